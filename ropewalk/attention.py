@@ -1,0 +1,277 @@
+r"""attend: one attention for every encoding.
+
+.. math:: y_i = \sum_j \operatorname{softmax}_j\bigl(s\,\langle q_i, k_j\rangle + b_{ij}\bigr)\,v_j
+
+A rotary encoding turns q and k and leaves the fused kernel of ``scaled_dot_product_attention``
+unchanged. A bias is computed for a block of queries at a time, and recomputed in backward, so
+memory grows with T and not with T².
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from ropewalk.core import Additive, Bias, Contextual, Encoding, Rotary, token_positions, wide_dtype
+
+QUERY_BLOCK = 256
+"""Queries whose bias and mask are held at once."""
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    encoding: Encoding | None = None,
+    *,
+    q_positions: Tensor | None = None,
+    kv_positions: Tensor | None = None,
+    causal: bool = True,
+    scale: float | None = None,
+    segments: Tensor | None = None,
+    window: int | None = None,
+    k_encoded: bool = False,
+) -> Tensor:
+    """Attention of q over k and v with any rotary, bias or contextual encoding.
+
+    Args:
+        q: ``[..., H, q_tokens, head_dim]``.
+        k: ``[..., kv_heads, kv_tokens, head_dim]``; H is a multiple of kv_heads.
+        v: ``[..., kv_heads, kv_tokens, value_dim]``.
+        encoding: None for no position. Additive encodings act on embeddings, before q, k and v
+            exist: ``x = encoding(x)``.
+        q_positions, kv_positions: integers ``[tokens]`` or ``[batch, tokens]`` (``, axes``). Keys
+            count from 0 if None; queries are the last of the keys if None.
+        causal: query t sees the keys up to itself *by token index, aligned to the end*: with a KV
+            cache, one query sees all keys. Position values play no part.
+        scale: of the logits, 1/√head_dim if None.
+        segments: integers ``[kv_tokens]`` or ``[batch, kv_tokens]``; tokens see their own segment
+            only, and a negative segment is padding that neither sees nor is seen. Queries take
+            the last ones.
+        window: a query sees the keys fewer than ``window`` tokens away.
+        k_encoded: k comes from a cache that holds encoded keys; do not encode it again.
+
+    Returns:
+        ``[..., H, q_tokens, value_dim]`` in the dtype of q. A query that may see nothing gives 0.
+
+    Raises:
+        TypeError, ValueError: shapes, dtypes or arguments do not fit together.
+    """
+    _check(q, k, v, window, causal)
+    if encoding is not None and not isinstance(encoding, (Rotary, Bias, Contextual)):
+        raise TypeError(_no_door(encoding))
+    if isinstance(encoding, Bias) and encoding.heads != q.shape[-3]:
+        raise ValueError(f"encoding has heads={encoding.heads}; q has {q.shape[-3]} heads")
+    axes = 1 if encoding is None else encoding.axes
+    q_positions, kv_positions = _positions(q, k, q_positions, kv_positions, axes)
+    if isinstance(encoding, Rotary):
+        q = encoding.encode_q(q, q_positions)
+        k = k if k_encoded else encoding.encode_k(k, kv_positions)
+    elif k_encoded:
+        raise ValueError("k_encoded=True needs a rotary encoding; biases do not change k")
+    mask = _Mask(q.shape[-2], k.shape[-2], causal, window, _segments(segments, q, k))
+    if isinstance(encoding, (Bias, Contextual)):
+        return _blockwise(q, k, v, encoding, q_positions, kv_positions, scale, mask)
+    return _fused(q, k, v, scale, mask)
+
+
+def _no_door(encoding: object) -> str:
+    if isinstance(encoding, Additive):
+        return (
+            f"encoding {type(encoding).__name__} is additive: it acts on embeddings, before q, k "
+            "and v exist; write x = encoding(x) there and attend(q, k, v) here"
+        )
+    return (
+        f"encoding must be an Encoding or None, got {type(encoding).__name__}; "
+        "ropewalk.make(name, …) builds one"
+    )
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor, window: int | None, causal: bool) -> None:
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(tensor, Tensor) or tensor.dim() < 3:
+            raise ValueError(f"{name} must be a tensor [..., heads, tokens, head_dim]")
+        if not tensor.dtype.is_floating_point:
+            raise TypeError(f"{name} has dtype {tensor.dtype}; attention needs a floating dtype")
+    if not q.dtype == k.dtype == v.dtype:
+        raise TypeError(f"q, k and v have dtypes {q.dtype}, {k.dtype}, {v.dtype}; use one")
+    if q.shape[-1] != k.shape[-1]:
+        raise ValueError(f"q has head_dim {q.shape[-1]}, k has {k.shape[-1]}")
+    if k.shape[:-1] != v.shape[:-1] or q.shape[:-3] != k.shape[:-3]:
+        raise ValueError(
+            f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}: k and v need the same "
+            "heads and tokens, and all three the same leading dimensions"
+        )
+    if k.shape[-3] == 0 or q.shape[-3] % k.shape[-3]:
+        raise ValueError(f"q has {q.shape[-3]} heads, not a multiple of the {k.shape[-3]} of k")
+    if window is not None and (isinstance(window, bool) or not isinstance(window, int)):
+        raise TypeError(f"window={window!r} must be an int or None")
+    if window is not None and window < 1:
+        raise ValueError(f"window={window} must be at least 1: a token sees itself")
+    if causal and q.shape[-2] > k.shape[-2]:
+        raise ValueError(
+            f"causal attention aligns queries to the end of the keys: {q.shape[-2]} queries do not "
+            f"fit {k.shape[-2]} keys; pass causal=False, or all keys"
+        )
+
+
+def _positions(
+    q: Tensor, k: Tensor, q_positions: Tensor | None, kv_positions: Tensor | None, axes: int
+) -> tuple[Tensor, Tensor]:
+    """Both positions; queries take the last of the keys' when theirs are not given."""
+    keys = token_positions(kv_positions, None, k, axes)
+    if q_positions is not None:
+        return token_positions(q_positions, None, q, axes), keys
+    if q.shape[-2] > k.shape[-2]:
+        raise ValueError(
+            f"q has {q.shape[-2]} tokens and k {k.shape[-2]}: pass q_positions, since queries are "
+            "taken to be the last of the keys"
+        )
+    dim = keys.dim() - (1 if axes == 1 else 2)
+    return keys.narrow(dim, k.shape[-2] - q.shape[-2], q.shape[-2]), keys
+
+
+def _segments(segments: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
+    if segments is None:
+        return None
+    if not isinstance(segments, Tensor) or segments.dtype.is_floating_point:
+        raise TypeError("segments must be an integer tensor [kv_tokens] or [batch, kv_tokens]")
+    if segments.dtype == torch.bool:
+        raise TypeError(
+            "segments are boolean; for a padding mask use ropewalk.positions.mask_segments(mask)"
+        )
+    if segments.dim() not in (1, 2) or segments.shape[-1] != k.shape[-2]:
+        raise ValueError(
+            f"segments have shape {tuple(segments.shape)}; k has {k.shape[-2]} tokens: use "
+            "[kv_tokens] or [batch, kv_tokens]"
+        )
+    if segments.dim() == 2 and (k.dim() < 4 or segments.shape[0] not in (1, k.shape[-4])):
+        raise ValueError(f"segments {tuple(segments.shape)} do not fit k {tuple(k.shape)}")
+    if q.shape[-2] > k.shape[-2]:
+        raise ValueError("segments belong to keys; queries beyond them have none")
+    return segments
+
+
+class _Mask:
+    """Which keys each query may see, given for a block of queries at a time."""
+
+    def __init__(
+        self,
+        q_tokens: int,
+        kv_tokens: int,
+        causal: bool,
+        window: int | None,
+        segments: Tensor | None,
+    ) -> None:
+        self.q_tokens, self.kv_tokens = q_tokens, kv_tokens
+        self.causal, self.window, self.segments = causal, window, segments
+
+    @property
+    def plain(self) -> bool:
+        """No rule but causality."""
+        return self.window is None and self.segments is None
+
+    def rows(self, start: int, stop: int, device: torch.device) -> Tensor | None:
+        """Boolean, True where allowed: ``[stop − start, kv_tokens]`` or ``[batch, 1, …]``."""
+        shift = self.kv_tokens - self.q_tokens
+        query = torch.arange(start + shift, stop + shift, device=device)[:, None]
+        key = torch.arange(self.kv_tokens, device=device)
+        allowed: Tensor | None = None
+        if self.causal:
+            allowed = key <= query
+        if self.window is not None:
+            near = (query - key).abs() < self.window
+            allowed = near if allowed is None else allowed & near
+        if self.segments is not None:
+            own = self.segments[..., start + shift : stop + shift, None]
+            same = (own == self.segments[..., None, :]) & (own >= 0)
+            same = same.unsqueeze(-3) if same.dim() == 3 else same
+            allowed = same if allowed is None else allowed & same
+        return allowed
+
+
+def _fused(q: Tensor, k: Tensor, v: Tensor, scale: float | None, mask: _Mask) -> Tensor:
+    """Without a bias: one fused call where causality is the only rule, else by blocks."""
+    square = mask.q_tokens == mask.kv_tokens
+    if mask.plain and (not mask.causal or square or mask.q_tokens == 1):
+        return functional.scaled_dot_product_attention(
+            q, k, v, is_causal=mask.causal and square, scale=scale, enable_gqa=_grouped(q, k)
+        )
+
+    def block(part: Tensor, keys: Tensor, values: Tensor, start: int) -> Tensor:
+        allowed = mask.rows(start, start + part.shape[-2], part.device)
+        return _masked(part, keys, values, scale, None, allowed)
+
+    return _by_blocks(block, q, k, v)
+
+
+def _blockwise(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    encoding: Bias | Contextual,
+    q_positions: Tensor,
+    kv_positions: Tensor,
+    scale: float | None,
+    mask: _Mask,
+) -> Tensor:
+    """A bias added to the logits, one block of queries at a time, in at least float32."""
+    wide = wide_dtype(q.dtype)
+    token_dim = q_positions.dim() - (1 if encoding.axes == 1 else 2)
+
+    def block(part: Tensor, keys: Tensor, values: Tensor, start: int) -> Tensor:
+        allowed = mask.rows(start, start + part.shape[-2], part.device)
+        where = q_positions.narrow(token_dim, start, part.shape[-2])
+        part, keys, values = part.to(wide), keys.to(wide), values.to(wide)
+        if isinstance(encoding, Bias):
+            bias = encoding.bias(where, kv_positions, wide)
+        else:
+            repeated = keys.repeat_interleave(part.shape[-3] // keys.shape[-3], dim=-3)
+            bias = encoding.bias(part, repeated, where, kv_positions, allowed)
+        return _masked(part, keys, values, scale, bias, allowed).to(q.dtype)
+
+    return _by_blocks(block, q, k, v)
+
+
+def _by_blocks(block, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """``block`` over runs of queries; in training each is recomputed rather than stored."""
+    tokens = q.shape[-2]
+    if tokens <= QUERY_BLOCK:
+        return block(q, k, v, 0)
+    outputs = []
+    for start in range(0, tokens, QUERY_BLOCK):
+        part = q.narrow(-2, start, min(QUERY_BLOCK, tokens - start))
+        if torch.is_grad_enabled():
+            outputs.append(checkpoint(block, part, k, v, start, use_reentrant=False))
+        else:
+            outputs.append(block(part, k, v, start))
+    return torch.cat(outputs, dim=-2)
+
+
+def _masked(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float | None,
+    bias: Tensor | None,
+    allowed: Tensor | None,
+) -> Tensor:
+    """Attention with a bias and a mask; rows that may see nothing give 0."""
+    grouped = _grouped(q, k)
+    if allowed is None:
+        return functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=bias, scale=scale, enable_gqa=grouped
+        )
+    visible = allowed.any(-1, keepdim=True)
+    safe = allowed | ~visible
+    mask = safe if bias is None else bias.masked_fill(~safe, float("-inf"))
+    result = functional.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, scale=scale, enable_gqa=grouped
+    )
+    return result.masked_fill(~visible, 0.0)
+
+
+def _grouped(q: Tensor, k: Tensor) -> bool:
+    return q.shape[-3] != k.shape[-3]

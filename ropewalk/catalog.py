@@ -1,0 +1,181 @@
+"""The catalogue: what each encoding is, claims, and how it is made."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from ropewalk.core import Encoding
+
+Family = Literal["additive", "rotary", "bias", "contextual"]
+
+PROPERTIES: tuple[str, ...] = (
+    "unique",
+    "linear",
+    "relative",
+    "norm",
+    "bounded",
+    "decay",
+    "extends",
+    "deterministic",
+    "axes",
+    "precision",
+    "generalises",
+    "learnable",
+)
+"""The properties that ``ropewalk check`` measures, in the order of every table."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One entry of the catalogue.
+
+    Args:
+        name: the registry key.
+        family: where it enters attention.
+        factory: makes the encoding from keyword arguments.
+        title: one line for tables.
+        equation: LaTeX.
+        source: paper: authors, year, title.
+        config: the configuration that checks, contract and docs use (dimension 64).
+        claims: property → True (holds), False (does not), None or absent (does not apply).
+        reasons: property → why, for what does not hold, does not apply, or holds on a condition.
+        variants: name → configuration changes and the claims that change with them.
+        waivers: contract law → why this encoding is exempt.
+    """
+
+    name: str
+    family: Family
+    factory: Callable[..., Encoding]
+    title: str
+    equation: str
+    source: str
+    config: Mapping[str, Any]
+    claims: Mapping[str, bool | None]
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    variants: Mapping[str, Variant] = field(default_factory=dict)
+    waivers: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        unknown = (set(self.claims) | set(self.reasons)) - set(PROPERTIES)
+        if unknown:
+            raise ValueError(f"spec {self.name!r} names unknown properties {sorted(unknown)}")
+
+    def make(self, **config: Any) -> Encoding:
+        """The encoding with ``config`` over its factory's defaults.
+
+        Raises:
+            TypeError: an argument the factory does not have, with the ones it has.
+            ValueError: an argument is out of range.
+        """
+        accepted = inspect.signature(self.factory).parameters
+        catch_all = any(p.kind is p.VAR_KEYWORD for p in accepted.values())
+        for key in config:
+            if key not in accepted and not catch_all:
+                raise TypeError(
+                    f"{self.name} has no argument {key!r}{suggestion(key, accepted)}; "
+                    f"it takes {', '.join(accepted)}"
+                )
+        missing = [
+            name
+            for name, p in accepted.items()
+            if p.default is p.empty
+            and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+            and name not in config
+        ]
+        if missing:
+            example = ", ".join(f"{k}={v!r}" for k, v in self.config.items())
+            raise TypeError(
+                f"{self.name} needs {', '.join(missing)}; for example "
+                f"make({self.name!r}, {example})"
+            )
+        return self.factory(**config)
+
+    def claim(self, name: str, config: Mapping[str, Any]) -> bool | None:
+        """What is claimed of a property under ``config``: that of a matching variant, or its own.
+
+        A variant matches when all its changes are in config; the last one that matches and speaks
+        of the property decides.
+        """
+        claimed = self.claims.get(name)
+        for variant in self.variants.values():
+            changes = variant.config.items()
+            if all(key in config and config[key] == value for key, value in changes):
+                claimed = variant.claims.get(name, claimed)
+        return claimed
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A configuration of an encoding with claims of its own."""
+
+    config: Mapping[str, Any]
+    claims: Mapping[str, bool | None] = field(default_factory=dict)
+    reason: str = ""
+
+
+_registry: dict[str, Spec] = {}
+
+
+def register(spec: Spec) -> Spec:
+    """Add a spec to the catalogue.
+
+    Raises:
+        ValueError: the name is taken.
+    """
+    if spec.name in _registry:
+        raise ValueError(f"an encoding named {spec.name!r} is registered already; choose another")
+    _registry[spec.name] = spec
+    return spec
+
+
+def unregister(name: str) -> None:
+    """Remove a spec, so that an experiment can leave the catalogue as it was."""
+    get(name)
+    del _registry[name]
+
+
+def encodings() -> Mapping[str, Spec]:
+    """Every encoding by name, read-only."""
+    import ropewalk.encodings  # noqa: F401  (its import lines register the catalogue)
+
+    return MappingProxyType(_registry)
+
+
+def get(name: str) -> Spec:
+    """The spec named ``name``.
+
+    Raises:
+        ValueError: unknown, with the closest known names.
+    """
+    known = encodings()
+    if not isinstance(name, str) or name not in known:
+        raise ValueError(
+            f"unknown encoding {name!r}{suggestion(str(name), known)}; "
+            f"known: {', '.join(sorted(known))}"
+        )
+    return known[name]
+
+
+def make(name: str, **config: Any) -> Encoding:
+    """The encoding ``name`` with the given configuration.
+
+    Raises:
+        ValueError: unknown name, or a value out of range.
+        TypeError: an argument that the encoding does not have, or one it needs is missing.
+
+    Example:
+        >>> make("rope", head_dim=64, base=500000.0)
+    """
+    return get(name).make(**config)
+
+
+def suggestion(word: str, known: Mapping[str, object] | list[str]) -> str:
+    """`` (did you mean 'x'?)`` for the closest known word, or nothing."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,0 +1,252 @@
+"""The four doors into attention, one small contract each.
+
+Dimension glossary, used in every shape of this library:
+
+====  =====================================================================
+B     batch rows; any number of leading dimensions unless said otherwise
+H     query heads; ``kv_heads`` where they differ
+T     tokens; ``q_tokens``, ``kv_tokens`` where they differ
+D     width of an embedding, or of one head (``head_dim``)
+axes  position axes: 1 for text, 2 for images, 3 for video
+pairs rotated pairs of lanes, ``rotary_dim / 2``
+====  =====================================================================
+
+Position contract: integers ``[T]`` or ``[B, T]``, with a last dimension of axes if there are
+several; ``None`` means 0 … T−1; ``offset=`` (an int, or ``[B]``) starts elsewhere. Output dtype is
+input dtype, arithmetic is at least float32 and is rounded once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from ropewalk.positions.contract import integer_positions, token_positions
+
+
+def wide_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which values of ``dtype`` are computed: float64 for float64, else float32."""
+    return dtype if dtype == torch.float64 else torch.float32
+
+
+class Encoding(nn.Module, ABC):
+    """Base of every encoding; see the four families below.
+
+    Constants such as integer steps are *derived*: computed from the configuration, kept as
+    non-persistent buffers, and rebuilt after every cast, move, ``to_empty`` and load, so neither
+    ``.half()`` nor meta-device construction nor a checkpoint can spoil them.
+    """
+
+    family: ClassVar[str]
+    axes: int = 1
+
+    def derive(self, device: torch.device | None) -> dict[str, Tensor]:
+        """The derived constants by name, on ``device``; none unless overridden."""
+        return {}
+
+    def register_derived(self) -> None:
+        """Register what :meth:`derive` gives; called once at the end of a constructor."""
+        for name, value in self.derive(None).items():
+            self.register_buffer(name, value, persistent=False)
+
+    def rebuild(self) -> None:
+        """Set every derived constant anew, on the device where it lives."""
+        device = next((buffer.device for buffer in self.buffers(recurse=False)), None)
+        if device is not None and device.type != "meta":
+            for name, value in self.derive(device).items():
+                setattr(self, name, value)
+
+    def reset_parameters(self) -> None:
+        """Initialise anew, as FSDP calls it after ``to_empty``; constants are rebuilt."""
+        self.rebuild()
+
+    def _apply(self, fn, recurse: bool = True):
+        result = super()._apply(fn, recurse)
+        self.rebuild()
+        return result
+
+    def _load_from_state_dict(
+        self,
+        state_dict,
+        prefix,
+        local_metadata,
+        strict,
+        missing_keys,
+        unexpected_keys,
+        error_msgs,
+    ) -> None:
+        super()._load_from_state_dict(
+            state_dict,
+            prefix,
+            local_metadata,
+            strict,
+            missing_keys,
+            unexpected_keys,
+            error_msgs,
+        )
+        self.rebuild()
+
+
+class Additive(Encoding):
+    """A code added to the token embeddings: x + E(p).
+
+    A subclass gives ``dim``, :meth:`encode` and :meth:`reference`.
+    """
+
+    family = "additive"
+    dim: int
+
+    @abstractmethod
+    def encode(
+        self,
+        positions: Tensor,
+        *,
+        length: int | Tensor | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> Tensor:
+        """The codes of integer positions.
+
+        Args:
+            positions: ``[..., T]``, or ``[..., T, axes]``.
+            length: tokens of the whole sequence, for codes that depend on it; others ignore it.
+            dtype: of the result.
+
+        Returns:
+            ``[..., T, dim]``.
+        """
+
+    @abstractmethod
+    def reference(self, position: int, length: int | None = None) -> list[float]:
+        """The code of one position by a literal float64 loop: the oracle of tests and checks."""
+
+    def shift_matrix(self, k: int) -> Tensor | None:
+        """M_k with E(p + k) = M_k E(p) for every p, float64 ``[dim, dim]``; None if not known."""
+        return None
+
+    def forward(
+        self,
+        x: Tensor,
+        positions: Tensor | None = None,
+        *,
+        offset: int | Tensor | None = None,
+        length: int | Tensor | None = None,
+    ) -> Tensor:
+        """x + E(positions).
+
+        Args:
+            x: embeddings ``[..., T, dim]``.
+            positions, offset: the position contract of :mod:`ropewalk.core`.
+            length: as in :meth:`encode`.
+
+        Returns:
+            A tensor of the shape and dtype of x.
+        """
+        if x.dim() < 2 or x.shape[-1] != self.dim:
+            raise ValueError(
+                f"x has shape {tuple(x.shape)}; this encoding adds [..., T, {self.dim}]"
+            )
+        if not x.dtype.is_floating_point:
+            raise TypeError(f"x has dtype {x.dtype}; embeddings are real floating")
+        where = token_positions(positions, offset, x, self.axes)
+        wide = wide_dtype(x.dtype)
+        codes = self.encode(where, length=length, dtype=wide)
+        if codes.dim() > x.dim():
+            raise ValueError(
+                f"positions {tuple(where.shape)} have more batch dimensions than x {tuple(x.shape)}"
+            )
+        return (x.to(wide) + codes).to(x.dtype)
+
+
+class Rotary(Encoding):
+    """A transform of q and k; attention itself runs unchanged.
+
+    A subclass gives ``head_dim``, :meth:`encode_q`, :meth:`encode_k` and :meth:`reference`.
+    """
+
+    family = "rotary"
+    head_dim: int
+    attention_factor: float = 1.0
+
+    @abstractmethod
+    def encode_q(
+        self, q: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
+    ) -> Tensor:
+        """q ``[..., H, T, head_dim]`` transformed for its positions."""
+
+    @abstractmethod
+    def encode_k(
+        self, k: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
+    ) -> Tensor:
+        """k ``[..., kv_heads, T, head_dim]`` transformed for its positions."""
+
+    @abstractmethod
+    def reference(self, x: Sequence[float], position: int | Sequence[int]) -> list[float]:
+        """One head vector transformed (as q) by a literal float64 loop."""
+
+
+class Bias(Encoding):
+    """A number added to each logit that depends on positions only.
+
+    A subclass gives ``heads``, :meth:`bias` and :meth:`reference`.
+    """
+
+    family = "bias"
+    heads: int
+
+    @abstractmethod
+    def bias(
+        self, q_positions: Tensor, kv_positions: Tensor, dtype: torch.dtype = torch.float32
+    ) -> Tensor:
+        """The bias of queries at ``[..., q_tokens]`` against keys at ``[..., kv_tokens]``.
+
+        Returns:
+            ``[..., heads, q_tokens, kv_tokens]``.
+        """
+
+    @abstractmethod
+    def reference(self, head: int, q_position: int, k_position: int) -> float:
+        """One number of :meth:`bias` in float64."""
+
+
+class Contextual(Encoding):
+    """A number added to each logit that reads q and k too."""
+
+    family = "contextual"
+
+    @abstractmethod
+    def bias(
+        self,
+        q: Tensor,
+        k: Tensor,
+        q_positions: Tensor,
+        kv_positions: Tensor,
+        allowed: Tensor | None,
+    ) -> Tensor:
+        """The bias of these queries against these keys.
+
+        Args:
+            q: ``[..., H, q_tokens, head_dim]`` in at least float32.
+            k: ``[..., H, kv_tokens, head_dim]``, repeated to the query heads.
+            q_positions, kv_positions: int64 ``[..., q_tokens]`` and ``[..., kv_tokens]``.
+            allowed: boolean, broadcasting over the logits: the keys each query may see, so that
+                cumulative sums can leave the others out; None if all.
+
+        Returns:
+            ``[..., H, q_tokens, kv_tokens]``.
+        """
+
+
+__all__ = [
+    "Additive",
+    "Bias",
+    "Contextual",
+    "Encoding",
+    "Rotary",
+    "integer_positions",
+    "token_positions",
+    "wide_dtype",
+]

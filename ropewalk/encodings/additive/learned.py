@@ -1,0 +1,136 @@
+r"""Learned: one trained vector per position.
+
+.. math:: E(p) = W_{p + \text{offset}}, \qquad W \sim \mathcal N(0, 0.02^2) \text{ at the start}
+
+A table of ``length`` rows; a position outside it is an error, never a wrap. ``row_offset`` is the
+row of position 0: 2 for BART and OPT (1026 rows serve 1024 tokens) and for RoBERTa, whose
+padding_idx is 1.
+
+Source: Convolutional Sequence to Sequence Learning (Gehring et al., 2017); BERT (Devlin et al.,
+2018) for the initial standard deviation.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ropewalk.catalog import Spec, register
+from ropewalk.core import Additive, integer_positions
+from ropewalk.encodings.width import check_dim
+
+
+class Learned(Additive):
+    """A trained table.
+
+    Args:
+        dim: width of a code.
+        length: rows of the table, ``row_offset`` included.
+        row_offset: the row of position 0.
+        std: standard deviation of the initial values.
+        device, dtype: of the table.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        length: int = 1024,
+        *,
+        row_offset: int = 0,
+        std: float = 0.02,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.dim = check_dim(dim)
+        self.length = check_dim(length, "length")
+        self.row_offset = 0 if row_offset == 0 else check_dim(row_offset, "row_offset")
+        if self.row_offset >= length:
+            raise ValueError(f"row_offset={row_offset} leaves no row of length={length}")
+        if not 0 < std < float("inf"):
+            raise ValueError(f"std={std!r} must be finite and above 0")
+        self.std = std
+        self.weight = nn.Parameter(torch.empty(length, dim, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    @property
+    def positions(self) -> int:
+        """How many positions the table serves: 0 … positions − 1."""
+        return self.length - self.row_offset
+
+    def reset_parameters(self) -> None:
+        """Draw new values."""
+        nn.init.normal_(self.weight, std=self.std)
+
+    def encode(
+        self,
+        positions: Tensor,
+        *,
+        length: int | Tensor | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> Tensor:
+        """``[..., T, dim]``, rows of the table.
+
+        Raises:
+            ValueError: a position is outside 0 … positions − 1.
+        """
+        where = integer_positions(positions)
+        if not torch.compiler.is_compiling() and where.numel() and not where.is_meta:
+            self._check(where)
+        return functional.embedding(where + self.row_offset, self.weight).to(dtype)
+
+    def _check(self, where: Tensor) -> None:
+        low, high = int(where.min()), int(where.max())
+        if low < 0 or high >= self.positions:
+            outside = low if low < 0 else high
+            raise ValueError(
+                f"positions hold {outside}, outside this learned table of {self.length} rows, "
+                f"which serves 0 … {self.positions - 1}"
+                + (f" (position 0 is row {self.row_offset})" if self.row_offset else "")
+                + "; shorten the text or train a longer table"
+            )
+
+    def reference(self, position: int, length: int | None = None) -> list[float]:
+        """The code of one position."""
+        if not 0 <= position < self.positions:
+            raise ValueError(f"position {position} is outside 0 … {self.positions - 1}")
+        return self.weight[position + self.row_offset].detach().to(torch.float64).tolist()
+
+    def extra_repr(self) -> str:
+        """Shown by ``print(module)``."""
+        return f"dim={self.dim}, length={self.length}, row_offset={self.row_offset}"
+
+
+register(
+    Spec(
+        name="learned",
+        family="additive",
+        factory=Learned,
+        title="one trained vector per position",
+        equation=r"E(p) = W_{p}, \quad W \in \mathbb{R}^{L \times D}",
+        source="Gehring et al. (2017), Convolutional Sequence to Sequence Learning",
+        config={"dim": 64},
+        claims={
+            "unique": True,
+            "linear": False,
+            "relative": False,
+            "norm": False,
+            "extends": False,
+            "deterministic": False,
+            "precision": True,
+        },
+        reasons={
+            "unique": "with random values; training may merge codes",
+            "linear": "rows are free",
+            "relative": "added before the projections",
+            "norm": "the code is added",
+            "bounded": "a finite table",
+            "decay": "additive codes have no score of their own",
+            "extends": "the table ends",
+            "deterministic": "drawn at random, then trained",
+            "axes": "one axis",
+            "precision": "rounding is relative to values of one size",
+        },
+    )
+)

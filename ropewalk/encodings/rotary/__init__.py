@@ -1,0 +1,7 @@
+"""Encodings that rotate q and k."""
+
+from ropewalk.encodings.rotary.axial import AxialRoPE
+from ropewalk.encodings.rotary.p_rope import p_rope
+from ropewalk.encodings.rotary.rope import RoPE, rope
+
+__all__ = ["AxialRoPE", "RoPE", "p_rope", "rope"]

@@ -1,0 +1,121 @@
+r"""Axial RoPE: every pair turns along one of n axes.
+
+.. math:: \text{angle}_c = p_{a(c)} \cdot θ_c
+
+so the score depends on the vector i − j. The axis a(c) of each pair is explicit. Coordinates may be
+raw indices (Qwen, Pixtral), scaled to the pretraining grid (EVA), or normalised to [−1, 1]
+(DINOv3); the last two are fixed-point integers whose scale enters the frequencies.
+
+Source: Rotary Position Embedding for Vision Transformer (Heo et al., 2024), "axial".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ropewalk import positions as builders
+from ropewalk import spectra
+from ropewalk.catalog import Spec, register
+from ropewalk.encodings.rotary.rope import ROTATION_CLAIMS, ROTATION_REASONS, RoPE
+from ropewalk.spectra import Layout
+
+Coordinates = Literal["raw", "grid", "normalised"]
+COORDINATES: tuple[Coordinates, ...] = ("raw", "grid", "normalised")
+UNIT = 2.0**-20
+"""One integer position of fractional coordinates."""
+
+
+class AxialRoPE(RoPE):
+    """RoPE along several axes.
+
+    Args:
+        head_dim: width of a head, a multiple of 2·axes unless ``assignment`` is given.
+        base: 100 is common for images.
+        axes: number of position axes.
+        assignment: the axis of each pair; equal contiguous blocks if None.
+        coordinates: ``"raw"`` integer indices; ``"grid"``, indices times pretraining size ÷ size;
+            ``"normalised"``, (2i + 1)/size − 1 in [−1, 1]. The last two take positions from
+            :meth:`coordinates_of`, in units of 2⁻²⁰.
+        scale: multiplies the frequencies, one number or one per axis; DINOv3 uses 2π with
+            normalised coordinates.
+        layout: how lanes pair.
+
+    Raises:
+        TypeError, ValueError: a value is out of range.
+    """
+
+    def __init__(
+        self,
+        head_dim: int,
+        base: float = 100.0,
+        *,
+        axes: int = 2,
+        assignment: Sequence[int] | None = None,
+        coordinates: Coordinates = "raw",
+        scale: Sequence[float] | float = 1.0,
+        layout: Layout = "half",
+    ) -> None:
+        if coordinates not in COORDINATES:
+            raise ValueError(f"coordinates={coordinates!r} is unknown; use one of {COORDINATES}")
+        super().__init__(
+            spectra.axial(
+                head_dim,
+                base,
+                axes=axes,
+                assignment=assignment,
+                scale=scale,
+                layout=layout,
+                unit=1.0 if coordinates == "raw" else UNIT,
+            )
+        )
+        self.coordinates = coordinates
+
+    def coordinates_of(self, *sizes: int, pretrained: Sequence[int] | None = None) -> Tensor:
+        """Integer positions of a grid in this encoding's coordinates.
+
+        Args:
+            sizes: one per axis.
+            pretrained: sizes the model was trained at, for ``coordinates="grid"``.
+
+        Returns:
+            int64 ``[product of sizes, axes]``.
+
+        Raises:
+            ValueError: not one size per axis; ``pretrained`` missing or not wanted.
+        """
+        if len(sizes) != self.axes:
+            raise ValueError(f"{len(sizes)} sizes given; axes={self.axes} needs one per axis")
+        if (pretrained is not None) != (self.coordinates == "grid"):
+            raise ValueError(
+                f"pretrained={pretrained!r} with coordinates={self.coordinates!r}: it is needed "
+                "for 'grid' and only there"
+            )
+        index = builders.grid(*sizes)
+        if self.coordinates == "raw":
+            return index
+        size = torch.tensor(sizes, dtype=torch.float64)
+        if pretrained is not None:
+            if len(pretrained) != self.axes:
+                raise ValueError(f"pretrained has {len(pretrained)} sizes; axes={self.axes}")
+            ratio = torch.tensor(pretrained, dtype=torch.float64) / size
+            return builders.fixed(index * ratio, UNIT)
+        return builders.fixed((2 * index + 1) / size - 1, UNIT)
+
+
+register(
+    Spec(
+        name="axial",
+        family="rotary",
+        factory=AxialRoPE,
+        title="rotary along n axes, one axis per pair",
+        equation=r"\mathrm{angle}_c = p_{a(c)}\,\theta_c",
+        source="Heo et al. (2024), Rotary Position Embedding for Vision Transformer",
+        config={"head_dim": 64},
+        claims={**ROTATION_CLAIMS, "axes": True},
+        reasons={"decay": ROTATION_REASONS["decay"]},
+    )
+)

@@ -1,0 +1,172 @@
+"""Builders of integer positions for the usual ways of laying out tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    Device = torch.device | str | None
+
+
+def _count(name: str, value: int, at_least: int = 0) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name}={value!r} must be an int")
+    if value < at_least:
+        raise ValueError(f"{name}={value} must be at least {at_least}")
+    return value
+
+
+def text(tokens: int, *, offset: int | Tensor = 0, device: Device = None) -> Tensor:
+    """offset, offset+1, … for consecutive tokens.
+
+    Args:
+        tokens: how many, ≥ 0.
+        offset: the first position, an int, or one int per batch row ``[batch]``.
+        device: of the result.
+
+    Returns:
+        int64 ``[tokens]``, or ``[batch, tokens]``.
+    """
+    line = torch.arange(_count("tokens", tokens), device=device)
+    if isinstance(offset, Tensor):
+        if offset.dtype.is_floating_point or offset.dim() != 1:
+            raise TypeError(
+                f"offset has dtype {offset.dtype} and shape {tuple(offset.shape)}; "
+                "use an int or an integer tensor [batch]"
+            )
+        return offset.to(line.device, torch.int64)[:, None] + line
+    if isinstance(offset, bool) or not isinstance(offset, int):
+        raise TypeError(f"offset={offset!r} must be an int or an integer tensor [batch]")
+    return line + offset
+
+
+def _boundaries(cu_seqlens: Tensor | Sequence[int]) -> Tensor:
+    ends = torch.as_tensor(cu_seqlens)
+    if ends.dtype.is_floating_point or ends.dtype == torch.bool or ends.dim() != 1:
+        raise TypeError(
+            f"cu_seqlens has dtype {ends.dtype} and shape {tuple(ends.shape)}; it must be a "
+            "one-dimensional list of integers such as [0, 5, 9]"
+        )
+    ends = ends.to(torch.int64)
+    if len(ends) < 1 or ends[0] != 0 or bool((ends.diff() < 0).any()):
+        raise ValueError(
+            f"cu_seqlens={ends.tolist()} must start at 0 and never fall; lengths [5, 4] are "
+            "written [0, 5, 9]"
+        )
+    return ends
+
+
+def packed(cu_seqlens: Tensor | Sequence[int]) -> Tensor:
+    """Positions of sequences laid end to end, restarting at 0 in each.
+
+    Args:
+        cu_seqlens: cumulative lengths with a leading 0, ``[sequences + 1]``; lengths [5, 4] are
+            ``[0, 5, 9]``.
+
+    Returns:
+        int64 ``[cu_seqlens[-1]]``.
+
+    Raises:
+        TypeError, ValueError: not integers, no leading 0, or falling.
+    """
+    ends = _boundaries(cu_seqlens)
+    lengths = ends.diff()
+    starts = torch.repeat_interleave(ends[:-1], lengths)
+    return torch.arange(int(ends[-1]), device=ends.device) - starts
+
+
+def segments(cu_seqlens: Tensor | Sequence[int]) -> Tensor:
+    """The index of the sequence that each packed token belongs to, for ``attend(segments=…)``.
+
+    Arguments and errors as in :func:`packed`; returns int64 ``[cu_seqlens[-1]]``.
+    """
+    lengths = _boundaries(cu_seqlens).diff()
+    return torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
+
+
+def left_padded(mask: Tensor) -> Tensor:
+    """Positions of left-padded (or otherwise masked) rows: real tokens count from 0.
+
+    Args:
+        mask: ``[batch, tokens]`` or ``[tokens]``, 1 or True at real tokens, 0 at padding.
+
+    Returns:
+        int64 of the shape of mask: ``cumsum(mask) − 1`` at real tokens, 1 at padding (a valid row
+        of every table). Pass ``segments=ropewalk.positions.mask_segments(mask)`` to ``attend`` so
+        that padding is neither read nor attends.
+
+    Raises:
+        TypeError, ValueError: mask is not boolean or integer 0/1.
+    """
+    real = _mask(mask)
+    return torch.where(real, real.to(torch.int64).cumsum(-1) - 1, 1)
+
+
+def mask_segments(mask: Tensor) -> Tensor:
+    """Segment 0 at real tokens and −1 at padding, for ``attend(segments=…)``; shape of mask."""
+    return _mask(mask).to(torch.int64) - 1
+
+
+def _mask(mask: Tensor) -> Tensor:
+    if not isinstance(mask, Tensor) or mask.dtype.is_floating_point or mask.dim() < 1:
+        raise TypeError(
+            "mask must be a boolean or integer tensor [batch, tokens] with 1 at real tokens, got "
+            + (f"dtype {mask.dtype}" if isinstance(mask, Tensor) else type(mask).__name__)
+        )
+    if mask.dtype == torch.bool:
+        return mask
+    if bool(((mask != 0) & (mask != 1)).any()):
+        raise ValueError("mask has values other than 0 and 1; 1 marks a real token, 0 padding")
+    return mask == 1
+
+
+def grid(*sizes: int, device: Device = None) -> Tensor:
+    """Positions of a grid, row by row: the last axis runs fastest.
+
+    Args:
+        sizes: height, width (or frames, height, width, or any number of axes), each ≥ 0.
+        device: of the result.
+
+    Returns:
+        int64 ``[product of sizes, axes]``; column a is the coordinate along axis a.
+    """
+    if not sizes:
+        raise ValueError("grid needs at least one size, such as grid(height, width)")
+    lines = [torch.arange(_count("size", size), device=device) for size in sizes]
+    return torch.stack(torch.meshgrid(*lines, indexing="ij"), dim=-1).reshape(-1, len(sizes))
+
+
+def fixed(coordinates: Tensor, unit: float) -> Tensor:
+    """Fractional coordinates (normalised image places, seconds) as integer positions.
+
+    .. math:: p = \\mathrm{round}(x / \\text{unit})
+
+    Use with a spectrum of the same ``unit``; the coordinate error is at most unit/2. A power of two
+    such as 2**-20 makes the division exact.
+
+    Args:
+        coordinates: floating ``[...]``, finite.
+        unit: size of one integer position, > 0.
+
+    Returns:
+        int64 of the same shape.
+
+    Raises:
+        TypeError, ValueError: not floating, not finite, unit ≤ 0, or |x/unit| ≥ 2⁵³ (float64 could
+        not hold it exactly).
+    """
+    if not (isinstance(unit, (int, float)) and 0 < unit < float("inf")):
+        raise ValueError(f"unit={unit!r} must be a finite number above 0, such as 2**-20")
+    if not isinstance(coordinates, Tensor) or not coordinates.dtype.is_floating_point:
+        raise TypeError("coordinates must be a floating tensor; integers are positions already")
+    scaled = coordinates.to(torch.float64) / unit
+    if not bool(torch.isfinite(scaled).all()):
+        raise ValueError("coordinates hold nan or inf; positions must be finite")
+    if bool((scaled.abs() >= 2**53).any()):
+        raise ValueError(f"a coordinate over unit={unit!r} passes 2**53; use a larger unit")
+    return scaled.round().to(torch.int64)

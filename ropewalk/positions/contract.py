@@ -1,0 +1,86 @@
+"""The position contract: which integer tensors count as positions of which tokens."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def integer_positions(positions: Tensor, axes: int = 1) -> Tensor:
+    """``positions`` as int64 with their axes checked.
+
+    Raises:
+        TypeError: not an integer tensor.
+        ValueError: with axes > 1, the last dimension is not the axes; or no token dimension.
+    """
+    if not isinstance(positions, Tensor):
+        raise TypeError(
+            f"positions must be a tensor of integers, got {type(positions).__name__}; "
+            "write torch.tensor(positions)"
+        )
+    if positions.dtype.is_floating_point or positions.dtype.is_complex:
+        raise TypeError(
+            f"positions have dtype {positions.dtype}; they must be integers. For fractional "
+            "coordinates use ropewalk.positions.fixed(x, unit) and a spectrum with that unit"
+        )
+    if positions.dtype == torch.bool:
+        raise TypeError(
+            "positions have dtype torch.bool; for a padding mask use "
+            "ropewalk.positions.left_padded(mask)"
+        )
+    if axes > 1 and (positions.dim() < 2 or positions.shape[-1] != axes):
+        raise ValueError(
+            f"positions have shape {tuple(positions.shape)}; with axes={axes} the last dimension "
+            f"must be {axes}: [tokens, {axes}] or [batch, tokens, {axes}]"
+        )
+    if positions.dim() < 1:
+        raise ValueError("positions must have a token dimension: [tokens] or [batch, tokens]")
+    return positions.to(torch.int64)
+
+
+def token_positions(
+    positions: Tensor | None,
+    offset: int | Tensor | None,
+    x: Tensor,
+    axes: int,
+    token_dim: int = -2,
+) -> Tensor:
+    """The int64 positions of the tokens of x, ``[tokens]`` or ``[batch, tokens]`` (``, axes``).
+
+    ``None`` means 0 … T−1; ``offset`` (an int, or one int per batch row) is added to that.
+
+    Raises:
+        TypeError, ValueError: both are given, the dtype is not integer, or shapes do not match.
+    """
+    tokens = x.shape[token_dim]
+    if positions is None:
+        if axes > 1:
+            raise ValueError(
+                f"positions=None is 0 … T−1 on one axis; this encoding has axes={axes}: pass "
+                f"[tokens, {axes}], such as ropewalk.positions.grid(height, width)"
+            )
+        positions = torch.arange(tokens, device=x.device)
+        if offset is None:
+            return positions
+        return _shifted(positions, offset)
+    if offset is not None:
+        raise ValueError("positions and offset are both given; add the offset to positions")
+    positions = integer_positions(positions, axes)
+    found = positions.shape[-1 if axes == 1 else -2]
+    if found != tokens:
+        raise ValueError(
+            f"positions have shape {tuple(positions.shape)}, that is {found} tokens; "
+            f"x has shape {tuple(x.shape)} with {tokens} tokens"
+        )
+    return positions
+
+
+def _shifted(positions: Tensor, offset: int | Tensor) -> Tensor:
+    if isinstance(offset, Tensor):
+        start = integer_positions(offset.reshape(-1) if offset.dim() == 0 else offset)
+        if start.dim() != 1:
+            raise ValueError(f"offset has shape {tuple(offset.shape)}; use an int or [batch]")
+        return start[:, None] + positions if offset.dim() else positions + start
+    if isinstance(offset, bool) or not isinstance(offset, int):
+        raise TypeError(f"offset={offset!r} must be an int or an integer tensor [batch]")
+    return positions + offset

@@ -1,0 +1,78 @@
+"""Axial frequencies: every pair turns along one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ropewalk.spectra.geometric import check_base, check_even, powers
+from ropewalk.spectra.spectrum import Layout, Spectrum
+
+
+def even_assignment(axes: int, pairs: int) -> tuple[int, ...]:
+    """Pairs in ``axes`` contiguous blocks of equal size: 0…0 1…1 2…2.
+
+    Raises:
+        ValueError: pairs is not a multiple of axes.
+    """
+    if axes < 1:
+        raise ValueError(f"axes={axes} must be at least 1")
+    if pairs % axes:
+        raise ValueError(
+            f"axes={axes} does not divide the {pairs} pairs evenly; use a head_dim that is a "
+            f"multiple of {2 * axes}, or state the axis of each pair with assignment="
+        )
+    return tuple(axis for axis in range(axes) for _ in range(pairs // axes))
+
+
+def axial(
+    head_dim: int,
+    base: float = 100.0,
+    *,
+    axes: int = 2,
+    assignment: Sequence[int] | None = None,
+    scale: Sequence[float] | float = 1.0,
+    layout: Layout = "half",
+    unit: float = 1.0,
+) -> Spectrum:
+    r"""Pair c turns along axis a(c) only, with its own geometric ladder on each axis.
+
+    .. math:: θ_{a,j} = \text{scale}_a \cdot \mathrm{base}^{-j/n_a},
+              \quad j = 0 \dots n_a - 1
+
+    for the n_a pairs of axis a, in the order in which they appear.
+
+    Args:
+        head_dim: width of a head, even.
+        base: 100 is common for images, 10000 for text.
+        axes: number of position axes.
+        assignment: the axis of each pair, ``[head_dim/2]``; contiguous equal blocks if None.
+        scale: multiplies the frequencies, one number or one per axis. Grid-scaled coordinates
+            (pretraining size ÷ actual size) and normalised ones enter here.
+        layout: how lanes pair.
+        unit: size of one integer position, see :func:`ropewalk.positions.fixed`.
+
+    Raises:
+        TypeError, ValueError: a value is out of range, or an axis has no pair.
+
+    Source: RoPE-ViT (Heo et al., 2024), "axial"; DINOv3 (2025) for normalised coordinates.
+    """
+    pairs = check_even("head_dim", head_dim) // 2
+    owner = even_assignment(axes, pairs) if assignment is None else tuple(assignment)
+    if len(owner) != pairs:
+        raise ValueError(
+            f"assignment has {len(owner)} entries; head_dim={head_dim} has {pairs} pairs"
+        )
+    if sorted(set(owner)) != list(range(axes)):
+        raise ValueError(
+            f"assignment uses axes {sorted(set(owner))}; each of 0 … {axes - 1} needs a pair"
+        )
+    scales = tuple(scale) if isinstance(scale, Sequence) else (scale,) * axes
+    if len(scales) != axes:
+        raise ValueError(f"scale has {len(scales)} entries; axes={axes} needs one per axis")
+    ladders = [
+        iter(f * s for f in powers(check_base(base), owner.count(a), 2 * owner.count(a)))
+        for a, s in enumerate(scales)
+    ]
+    columns = [(a, next(ladders[a])) for a in owner]
+    rows = tuple(tuple(f if a == axis else 0.0 for a, f in columns) for axis in range(axes))
+    return Spectrum(rows, head_dim, layout=layout, unit=unit)

@@ -1,0 +1,67 @@
+"""A ``rope_parameters`` dictionary as a function on spectra."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ropewalk.spectra.linear import linear
+from ropewalk.spectra.spectrum import Spectrum
+
+Function = Callable[[Spectrum], Spectrum]
+
+
+def _default(spectrum: Spectrum) -> Spectrum:
+    return spectrum
+
+
+SCALINGS: dict[str, Callable[..., Spectrum]] = {"default": _default, "linear": linear}
+"""rope_type → a function of a spectrum and that type's own keys."""
+
+_KEYS: dict[str, tuple[str, ...]] = {"default": (), "linear": ("factor",)}
+
+
+def scaled(spectrum: Spectrum, scaling: Function | Mapping[str, Any] | None) -> Spectrum:
+    """``spectrum`` after ``scaling``: None, a function, or a dictionary with ``rope_type``.
+
+    Raises:
+        TypeError: scaling is none of these, or a function that returns something else.
+        ValueError: unknown rope_type; a key is missing, or not one of that type.
+    """
+    if scaling is None:
+        return spectrum
+    if isinstance(scaling, Mapping):
+        return _from_parameters(spectrum, scaling)
+    if not callable(scaling):
+        raise TypeError(
+            f"scaling must be a function Spectrum → Spectrum or a rope_parameters dictionary, got "
+            f"{type(scaling).__name__}"
+        )
+    result = scaling(spectrum)
+    if not isinstance(result, Spectrum):
+        raise TypeError(f"scaling returned {type(result).__name__}; it must return a Spectrum")
+    return result
+
+
+def _from_parameters(spectrum: Spectrum, parameters: Mapping[str, Any]) -> Spectrum:
+    kinds = {parameters[key] for key in ("rope_type", "type") if key in parameters}
+    if len(kinds) != 1:
+        raise ValueError(
+            f"scaling needs exactly one rope_type, got {sorted(map(str, kinds))}; "
+            f"one of {', '.join(SCALINGS)}"
+        )
+    kind = str(next(iter(kinds)))
+    if kind not in SCALINGS:
+        raise ValueError(
+            f"scaling has rope_type={kind!r}, which is not known here; known: "
+            f"{', '.join(SCALINGS)}. Any function Spectrum → Spectrum works too"
+        )
+    given = {k: v for k, v in parameters.items() if k not in ("rope_type", "type")}
+    missing = [key for key in _KEYS[kind] if key not in given]
+    extra = [key for key in given if key not in _KEYS[kind]]
+    if missing or extra:
+        raise ValueError(
+            f"rope_type={kind!r} takes {', '.join(_KEYS[kind]) or 'no other key'}; "
+            f"missing: {', '.join(missing) or 'none'}; not used: {', '.join(extra) or 'none'}"
+        )
+    return SCALINGS[kind](spectrum, **given)

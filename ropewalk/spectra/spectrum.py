@@ -1,0 +1,218 @@
+"""Spectrum: the value that a rotary encoding is."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, cast
+
+from ropewalk.spectra.turns import step
+
+if TYPE_CHECKING:
+    import torch
+
+    from ropewalk.kernels.steps import Steps
+
+Layout = Literal["half", "interleaved"]
+Pairing = Literal["standard", "proportional"]
+Row = tuple[float, ...]
+Matrix = tuple[Row, ...]
+
+LAYOUTS: tuple[Layout, ...] = ("half", "interleaved")
+PAIRINGS: tuple[Pairing, ...] = ("standard", "proportional")
+
+
+@dataclass(frozen=True, eq=True)
+class Spectrum:
+    r"""Frequencies of a rotary encoding and the lanes they turn: frozen, hashable, torch-free.
+
+    .. math:: \mathrm{angle}[\text{pair}] = \sum_{\text{axis}}
+        \text{position}[\text{axis}] \cdot \text{unit} \cdot \text{freqs}[\text{axis}][\text{pair}]
+
+    Args:
+        freqs: float64 radians per coordinate, ``[axes][pairs]``, or ``[heads][axes][pairs]`` where
+            heads are KV heads, each repeated over its group of query heads.
+        head_dim: width of one head; lanes outside the rotated ones pass through unchanged.
+        layout: ``"half"`` pairs lane i with i + pairs (NeoX, Llama in transformers),
+            ``"interleaved"`` pairs 2i with 2i+1 (GPT-J, Meta's Llama files).
+        lane_offset: the first rotated lane.
+        pairing: ``"standard"``, or ``"proportional"``: lane i goes with i + head_dim/2 (Gemma 4).
+        attention_factor: multiplies cos and sin of every pair, zero-frequency pairs included.
+        unit: size of one integer position in coordinates (1.0 for tokens; see
+            :func:`ropewalk.positions.fixed` for fractional coordinates).
+
+    Raises:
+        ValueError: a value is out of range; the message names argument, value and remedy.
+    """
+
+    freqs: Matrix | tuple[Matrix, ...]
+    head_dim: int
+    layout: Layout = "half"
+    lane_offset: int = 0
+    pairing: Pairing = "standard"
+    attention_factor: float = 1.0
+    unit: float = 1.0
+    matrices: tuple[Matrix, ...] = field(init=False, repr=False, compare=False)
+    """Frequencies as ``[heads][axes][pairs]``, with one head if they are shared."""
+    steps: tuple[tuple[tuple[int, ...], ...], ...] = field(init=False, repr=False, compare=False)
+    """The int64 steps ``[heads][axes][pairs]`` in 2⁻⁶⁴ turns per position."""
+
+    def __post_init__(self) -> None:
+        freqs = _frozen(self.freqs)
+        shared = not isinstance(freqs[0][0], tuple)
+        object.__setattr__(self, "freqs", freqs)
+        object.__setattr__(self, "matrices", (freqs,) if shared else freqs)
+        if self.layout not in LAYOUTS:
+            raise ValueError(f"layout={self.layout!r} is unknown; use one of {LAYOUTS}")
+        if self.pairing not in PAIRINGS:
+            raise ValueError(f"pairing={self.pairing!r} is unknown; use one of {PAIRINGS}")
+        for name in ("head_dim", "lane_offset"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise TypeError(f"{name}={value!r} must be an int")
+        if self.lane_offset < 0 or self.lane_offset + self.rotary_dim > self.head_dim:
+            raise ValueError(
+                f"rotary_dim={self.rotary_dim} at lane_offset={self.lane_offset} does not fit in "
+                f"head_dim={self.head_dim}; rotate at most head_dim − lane_offset lanes"
+            )
+        if self.pairing == "proportional":
+            self._check_proportional()
+        for name in ("attention_factor", "unit"):
+            value = getattr(self, name)
+            if not (isinstance(value, (int, float)) and math.isfinite(value) and value > 0):
+                raise ValueError(f"{name}={value!r} must be a finite number above 0")
+        steps = tuple(
+            tuple(tuple(step(f, self.unit) for f in row) for row in matrix)
+            for matrix in self.matrices
+        )
+        object.__setattr__(self, "steps", steps)
+
+    def _check_proportional(self) -> None:
+        if self.layout != "half":
+            raise ValueError(
+                f"pairing='proportional' needs layout='half', got layout={self.layout!r}: "
+                "it pairs lane i with i + head_dim/2"
+            )
+        if self.head_dim % 2 or self.lane_offset + self.pairs > self.head_dim // 2:
+            raise ValueError(
+                f"pairing='proportional' with {self.pairs} pairs at lane_offset="
+                f"{self.lane_offset} does not fit in half of head_dim={self.head_dim}"
+            )
+
+    @property
+    def heads(self) -> int | None:
+        """Number of KV heads that have their own frequencies; None if all share one set."""
+        return len(self.freqs) if isinstance(self.freqs[0][0], tuple) else None
+
+    @property
+    def axes(self) -> int:
+        """Number of position axes."""
+        return len(self.matrices[0])
+
+    @property
+    def pairs(self) -> int:
+        """Number of rotated pairs of lanes."""
+        return len(self.matrices[0][0])
+
+    @property
+    def rotary_dim(self) -> int:
+        """Number of rotated lanes, 2 · pairs."""
+        return 2 * self.pairs
+
+    @property
+    def inv_freq(self) -> Row:
+        """The frequencies of a spectrum with one axis and no heads, radians per coordinate.
+
+        Raises:
+            ValueError: the spectrum has several axes or heads; use ``freqs``.
+        """
+        if self.axes != 1 or self.heads is not None:
+            raise ValueError(
+                f"inv_freq is one row; this spectrum has axes={self.axes}, heads={self.heads}: "
+                "use freqs"
+            )
+        return self.matrices[0][0]
+
+    def map(self, function: Callable[[float], float]) -> Spectrum:
+        """The same spectrum with ``function`` applied to every frequency."""
+        matrices = tuple(
+            tuple(tuple(function(f) for f in row) for row in matrix) for matrix in self.matrices
+        )
+        return self.replace(freqs=matrices[0] if self.heads is None else matrices)
+
+    def replace(self, **changes: object) -> Spectrum:
+        """A copy with the named fields changed."""
+        return dataclasses.replace(self, **changes)  # pyright: ignore[reportArgumentType]
+
+    def for_length(self, length: int) -> Spectrum:
+        """The spectrum to use for a sequence of ``length`` tokens: itself, as nothing here scales.
+
+        Raises:
+            ValueError: length < 1.
+        """
+        if length < 1:
+            raise ValueError(f"length={length!r} must be at least 1")
+        return self
+
+    def on(self, device: torch.device | str | None = None) -> Steps:
+        """These frequencies as an int64 tensor on ``device``; the form that ops and modules use."""
+        from ropewalk.kernels.steps import Steps
+
+        return Steps.of(self, device)
+
+    def tables(
+        self, positions: torch.Tensor, dtype: torch.dtype | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """cos and sin for other people's kernels, times attention_factor.
+
+        Args:
+            positions: integers ``[..., tokens]``, or ``[..., tokens, axes]`` with several axes.
+            dtype: of the result, float32 if None; computed in at least float32, rounded once.
+
+        Returns:
+            cos, sin: each ``[..., tokens, pairs]``, or ``[..., heads, tokens, pairs]``.
+        """
+        import torch
+
+        from ropewalk.kernels.phases import tables
+
+        return tables(positions, self.on(positions.device), dtype or torch.float32)
+
+
+def _frozen(freqs: object) -> Matrix | tuple[Matrix, ...]:
+    """Nested sequences of numbers as nested tuples of finite floats, rectangular and not empty."""
+    depth, probe = 0, freqs
+    while isinstance(probe, Sequence) and not isinstance(probe, str) and len(probe):
+        probe, depth = probe[0], depth + 1
+    if depth not in (2, 3):
+        raise ValueError(
+            "freqs must be nested as [axes][pairs] or [heads][axes][pairs] with at least one of "
+            f"each; got nesting depth {depth}"
+        )
+    frozen = _freeze(freqs, depth, "freqs")
+    for level in range(1, depth):
+        _require_rectangular(frozen, level)
+    return cast("Matrix | tuple[Matrix, ...]", frozen)
+
+
+def _freeze(value: object, depth: int, where: str) -> object:
+    if depth == 0:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise TypeError(f"{where}={value!r} must be a number in radians per position")
+        if not math.isfinite(value):
+            raise ValueError(f"{where}={value!r} must be finite; use 0.0 for a pair that stands")
+        return float(value)
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise TypeError(f"{where}={value!r} must be a sequence")
+    return tuple(_freeze(item, depth - 1, f"{where}[{i}]") for i, item in enumerate(value))
+
+
+def _require_rectangular(frozen: object, level: int) -> None:
+    rows: Iterable[Sequence[object]] = [cast("Sequence[object]", frozen)]
+    for _ in range(level):
+        rows = [cast("Sequence[object]", item) for row in rows for item in row]
+    lengths = {len(row) for row in rows}
+    if len(lengths) != 1 or 0 in lengths:
+        raise ValueError(f"freqs must be rectangular; found rows of lengths {sorted(lengths)}")
