@@ -9,6 +9,8 @@ memory grows with T and not with T².
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -64,17 +66,24 @@ def attend(
         raise TypeError(_no_door(encoding))
     if isinstance(encoding, Bias) and encoding.heads != q.shape[-3]:
         raise ValueError(f"encoding has heads={encoding.heads}; q has {q.shape[-3]} heads")
-    axes = 1 if encoding is None else encoding.axes
-    q_positions, kv_positions = _positions(q, k, q_positions, kv_positions, axes)
+    mask = _Mask(q.shape[-2], k.shape[-2], causal, window, _segments(segments, q, k))
+    if encoding is None:
+        _refuse_encoded(k_encoded)
+        return _fused(q, k, v, scale, mask)
+    q_positions, kv_positions = _positions(q, k, q_positions, kv_positions, encoding.axes)
     if isinstance(encoding, Rotary):
         q = encoding.encode_q(q, q_positions)
         k = k if k_encoded else encoding.encode_k(k, kv_positions)
-    elif k_encoded:
-        raise ValueError("k_encoded=True needs a rotary encoding; biases do not change k")
-    mask = _Mask(q.shape[-2], k.shape[-2], causal, window, _segments(segments, q, k))
-    if isinstance(encoding, (Bias, Contextual)):
-        return _blockwise(q, k, v, encoding, q_positions, kv_positions, scale, mask)
-    return _fused(q, k, v, scale, mask)
+        return _fused(q, k, v, scale, mask)
+    _refuse_encoded(k_encoded)
+    return _blockwise(q, k, v, encoding, q_positions, kv_positions, scale, mask)
+
+
+def _refuse_encoded(k_encoded: bool) -> None:
+    if k_encoded:
+        raise ValueError(
+            "k_encoded=True needs a rotary encoding; no other encoding changes the keys of a cache"
+        )
 
 
 def _no_door(encoding: object) -> str:
@@ -121,9 +130,12 @@ def _positions(
     q: Tensor, k: Tensor, q_positions: Tensor | None, kv_positions: Tensor | None, axes: int
 ) -> tuple[Tensor, Tensor]:
     """Both positions; queries take the last of the keys' when theirs are not given."""
-    keys = token_positions(kv_positions, None, k, axes)
+    keys = token_positions(kv_positions, None, k, axes, name="kv_positions", of="k")
+    _check_rows("kv_positions", keys, k, axes)
     if q_positions is not None:
-        return token_positions(q_positions, None, q, axes), keys
+        queries = token_positions(q_positions, None, q, axes, name="q_positions", of="q")
+        _check_rows("q_positions", queries, q, axes)
+        return queries, keys
     if q.shape[-2] > k.shape[-2]:
         raise ValueError(
             f"q has {q.shape[-2]} tokens and k {k.shape[-2]}: pass q_positions, since queries are "
@@ -131,6 +143,18 @@ def _positions(
         )
     dim = keys.dim() - (1 if axes == 1 else 2)
     return keys.narrow(dim, k.shape[-2] - q.shape[-2], q.shape[-2]), keys
+
+
+def _check_rows(name: str, positions: Tensor, x: Tensor, axes: int) -> None:
+    """Batch dimensions of positions fit those of x ``[..., heads, tokens, head_dim]``."""
+    rows, own = positions.shape[: -1 if axes == 1 else -2], x.shape[:-3]
+    if len(rows) > len(own) or any(
+        r != 1 and r != n for r, n in zip(rows[::-1], own[::-1], strict=False)
+    ):
+        raise ValueError(
+            f"{name} have shape {tuple(positions.shape)}, whose batch dimensions do not fit "
+            f"{name[0]} {tuple(x.shape)}; use [tokens] or [batch, tokens]"
+        )
 
 
 def _segments(segments: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
@@ -198,11 +222,11 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, scale: float | None, mask: _Mask) ->
     if mask.plain and (not mask.causal or square or mask.q_tokens == 1):
         return functional.scaled_dot_product_attention(
             q, k, v, is_causal=mask.causal and square, scale=scale, enable_gqa=_grouped(q, k)
-        )
+        ).to(q.dtype)
 
     def block(part: Tensor, keys: Tensor, values: Tensor, start: int) -> Tensor:
         allowed = mask.rows(start, start + part.shape[-2], part.device)
-        return _masked(part, keys, values, scale, None, allowed)
+        return _masked(part, keys, values, scale, None, allowed).to(q.dtype)
 
     return _by_blocks(block, q, k, v)
 
@@ -225,14 +249,21 @@ def _blockwise(
         allowed = mask.rows(start, start + part.shape[-2], part.device)
         where = q_positions.narrow(token_dim, start, part.shape[-2])
         part, keys, values = part.to(wide), keys.to(wide), values.to(wide)
-        if isinstance(encoding, Bias):
-            bias = encoding.bias(where, kv_positions, wide)
-        else:
-            repeated = keys.repeat_interleave(part.shape[-3] // keys.shape[-3], dim=-3)
-            bias = encoding.bias(part, repeated, where, kv_positions, allowed)
-        return _masked(part, keys, values, scale, bias, allowed).to(q.dtype)
+        with _no_autocast(part.device.type):
+            if isinstance(encoding, Bias):
+                bias = encoding.bias(where, kv_positions, wide)
+            else:
+                repeated = keys.repeat_interleave(part.shape[-3] // keys.shape[-3], dim=-3)
+                bias = encoding.bias(part, repeated, where, kv_positions, allowed)
+            return _masked(part, keys, values, scale, bias, allowed).to(q.dtype)
 
     return _by_blocks(block, q, k, v)
+
+
+def _no_autocast(device: str) -> AbstractContextManager[object]:
+    """Autocast would round the bias to a half, a whole unit at distance 8192."""
+    available = torch.amp.is_autocast_available(device)
+    return torch.autocast(device, enabled=False) if available else nullcontext()
 
 
 def _by_blocks(block, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ class Spec:
         claims: property → True (holds), False (does not), None or absent (does not apply).
         reasons: property → why, for what does not hold, does not apply, or holds on a condition.
         variants: name → configuration changes and the claims that change with them.
-        waivers: contract law → why this encoding is exempt.
+        waivers: contract law → why this encoding is exempt (:mod:`ropewalk.checks.contract`).
     """
 
     name: str
@@ -99,24 +99,34 @@ class Spec:
     def claim(self, name: str, config: Mapping[str, Any]) -> bool | None:
         """What is claimed of a property under ``config``: that of a matching variant, or its own.
 
-        A variant matches when all its changes are in config; the last one that matches and speaks
-        of the property decides.
+        The last variant that matches and speaks of the property decides.
         """
         claimed = self.claims.get(name)
         for variant in self.variants.values():
-            changes = variant.config.items()
-            if all(key in config and config[key] == value for key, value in changes):
+            if variant.matches(config):
                 claimed = variant.claims.get(name, claimed)
         return claimed
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A configuration of an encoding with claims of its own."""
+    """Configurations of an encoding with claims, and waivers, of their own.
+
+    ``config`` is one such configuration, as changes. Without ``when`` it is the only one; with it,
+    those for which ``when(config)`` is true.
+    """
 
     config: Mapping[str, Any]
     claims: Mapping[str, bool | None] = field(default_factory=dict)
     reason: str = ""
+    waivers: Mapping[str, str] = field(default_factory=dict)
+    when: Callable[[Mapping[str, Any]], bool] | None = None
+
+    def matches(self, config: Mapping[str, Any]) -> bool:
+        """Whether a whole configuration is of this variant."""
+        if self.when is not None:
+            return self.when(config)
+        return all(key in config and config[key] == value for key, value in self.config.items())
 
 
 _registry: dict[str, Spec] = {}

@@ -53,9 +53,11 @@ class Encoding(nn.Module, ABC):
         for name, value in self.derive(None).items():
             self.register_buffer(name, value, persistent=False)
 
-    def rebuild(self) -> None:
+    def rebuild(self, instead_of_meta: torch.device | None = None) -> None:
         """Set every derived constant anew, on the device where it lives."""
         device = next((buffer.device for buffer in self.buffers(recurse=False)), None)
+        if device is not None and device.type == "meta":
+            device = instead_of_meta
         if device is not None and device.type != "meta":
             for name, value in self.derive(device).items():
                 setattr(self, name, value)
@@ -88,7 +90,8 @@ class Encoding(nn.Module, ABC):
             unexpected_keys,
             error_msgs,
         )
-        self.rebuild()
+        assigned = local_metadata.get("assign_to_params_buffers", False)
+        self.rebuild(torch.get_default_device() if assigned else None)
 
 
 class Additive(Encoding):
@@ -154,9 +157,13 @@ class Additive(Encoding):
         where = token_positions(positions, offset, x, self.axes)
         wide = wide_dtype(x.dtype)
         codes = self.encode(where, length=length, dtype=wide)
-        if codes.dim() > x.dim():
+        rows, own = codes.shape[:-2], x.shape[:-2]
+        if len(rows) > len(own) or any(
+            r != 1 and r != n for r, n in zip(rows[::-1], own[::-1], strict=False)
+        ):
             raise ValueError(
-                f"positions {tuple(where.shape)} have more batch dimensions than x {tuple(x.shape)}"
+                f"positions have shape {tuple(where.shape)}, whose batch dimensions do not fit x "
+                f"{tuple(x.shape)}; use [tokens] or [batch, tokens]"
             )
         return (x.to(wide) + codes).to(x.dtype)
 

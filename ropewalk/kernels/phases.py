@@ -18,6 +18,10 @@ from ropewalk.positions.contract import integer_positions
 _QUARTER = 1 << 62
 _EIGHTH = 1 << 61
 _RADIANS = 2 * math.pi / 2.0**64
+_RADIANS_27 = round(2 * math.pi * 2**27)
+"""A turn in units of 2⁻²⁷ rad: 30 bits, so that it times 32 bits of a remainder fits int64."""
+_WITHOUT_FLOAT64 = frozenset({"mps"})
+"""Device types that lack float64."""
 
 
 def phase(positions: Tensor, steps: Tensor) -> Tensor:
@@ -38,19 +42,34 @@ def phase(positions: Tensor, steps: Tensor) -> Tensor:
     return total
 
 
-def sincos(phases: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """sin and cos of int64 phases, rounded once to ``dtype``.
+def sincos(phases: Tensor, dtype: torch.dtype, factor: float = 1.0) -> tuple[Tensor, Tensor]:
+    """sin and cos of int64 phases, times ``factor``, rounded once to ``dtype``.
 
     The nearest quarter turn is split off in integers, so the float only ever sees
     [−π/4, π/4]: error ≤ 1e-15 for float64, ≤ 1.2e-7 for float32.
     """
     quadrant = (phases + _EIGHTH) >> 62
     remainder = phases - quadrant * _QUARTER
-    if phases.device.type == "mps":  # no float64 there: 31 bits of the remainder are enough
-        angle = (remainder >> 31).to(torch.int32).to(torch.float32) * (_RADIANS * 2.0**31)
-    else:
-        angle = remainder.to(torch.float64) * _RADIANS
-    return _turn_quadrant(torch.sin(angle), torch.cos(angle), quadrant, dtype)
+    narrow = phases.device.type in _WITHOUT_FLOAT64
+    sine, cosine = (_small_float32 if narrow else _small_float64)(remainder)
+    if factor != 1.0:
+        sine, cosine = sine * factor, cosine * factor
+    return _turn_quadrant(sine, cosine, quadrant, dtype)
+
+
+def _small_float64(remainder: Tensor) -> tuple[Tensor, Tensor]:
+    """sin and cos of a remainder in [−2⁶¹, 2⁶¹), that is [−π/4, π/4) rad."""
+    angle = remainder.to(torch.float64) * _RADIANS
+    return torch.sin(angle), torch.cos(angle)
+
+
+def _small_float32(remainder: Tensor) -> tuple[Tensor, Tensor]:
+    """:func:`_small_float64` for devices without float64.
+
+    The angle is multiplied out in integers, in units of 2⁻⁶¹ rad, so that float32 rounds it once.
+    """
+    angle = ((remainder >> 30) * _RADIANS_27).to(torch.float32) * 2.0**-61
+    return torch.sin(angle), torch.cos(angle)
 
 
 def _turn_quadrant(
@@ -73,8 +92,22 @@ def _as_planes(positions: Tensor, axes: int) -> Tensor:
     return positions.unsqueeze(-1) if axes == 1 else positions
 
 
+def _same_device(positions: Tensor, frequencies: Tensor) -> None:
+    """Refuse a mix of devices; with "meta" among them the result would be uninitialised memory.
+
+    Raises:
+        ValueError: the devices differ.
+    """
+    if positions.device != frequencies.device:
+        raise ValueError(
+            f"positions are on {positions.device}, the frequencies on {frequencies.device}; move "
+            "one of them (a module: .to(device), or to_empty(device=…) from meta)"
+        )
+
+
 def _table_shape(positions: Tensor, steps: Tensor) -> list[int]:
     """Shape of cos and sin; works on symbolic sizes."""
+    _same_device(positions, steps)
     pairs, axes = steps.shape[-1], steps.shape[-2]
     lead = list(positions.shape if axes == 1 else positions.shape[:-1])
     if steps.dim() == 3:
@@ -87,8 +120,9 @@ def phase_tables(
     positions: Tensor, steps: Tensor, factor: float, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     """cos and sin of the phases of integer positions, times ``factor``, in ``dtype``."""
-    sine, cosine = sincos(phase(_as_planes(positions, steps.shape[-2]), steps), dtype)
-    return (cosine, sine) if factor == 1.0 else (cosine * factor, sine * factor)
+    _same_device(positions, steps)
+    sine, cosine = sincos(phase(_as_planes(positions, steps.shape[-2]), steps), dtype, factor)
+    return cosine, sine
 
 
 @torch.library.custom_op("ropewalk::float_tables", mutates_args=())
@@ -100,6 +134,7 @@ def float_tables(
     This is the usual product, with its rounding: in float32 it errs by 4.8e-3 rad at position
     131,072. It exists for comparison with models that were trained on it.
     """
+    _same_device(positions, inv_freq)
     planes = _as_planes(positions, inv_freq.shape[-2]).to(inv_freq.dtype)
     if inv_freq.dim() == 3:
         planes = planes.unsqueeze(-3)

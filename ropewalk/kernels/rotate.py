@@ -29,7 +29,15 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     return dtype if dtype == torch.float64 else torch.float32
 
 
+def _require_tensor(x: object) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(
+            f"x must be a tensor [..., heads, tokens, head_dim], got {type(x).__name__}"
+        )
+
+
 def _as_steps(spectrum: Spectrum | Steps, x: Tensor) -> Steps:
+    _require_tensor(x)
     if isinstance(spectrum, Spectrum):
         return spectrum.on(x.device)
     if isinstance(spectrum, Steps):
@@ -62,8 +70,9 @@ def broadcast_tables(table: Tensor, x: Tensor, head_tables: bool = False) -> Ten
                 "[batch, heads, tokens, head_dim]"
             )
         table = table.unsqueeze(-3)
+    # Not ``t in (1, n)``: compilers find a symbolic 2 unequal to a plain one there.
     if table.dim() > x.dim() or any(
-        t not in (1, n) for t, n in zip(table.shape[::-1][1:], x.shape[::-1][1:], strict=False)
+        t != 1 and t != n for t, n in zip(table.shape[::-1][1:], x.shape[::-1][1:], strict=False)
     ):
         raise ValueError(
             f"positions or tables of shape {tuple(table.shape)} do not broadcast over "
@@ -86,10 +95,10 @@ def _deliver(result: Tensor, x: Tensor, out: Tensor | None) -> Tensor:
         return result
     if torch.is_grad_enabled() and (result.requires_grad or out.requires_grad):
         raise ValueError("out= has no gradient; call without out=, or under torch.no_grad()")
-    if out.shape != x.shape or out.dtype != x.dtype:
+    if out.shape != x.shape or out.dtype != x.dtype or out.device != x.device:
         raise ValueError(
-            f"out has shape {tuple(out.shape)} and dtype {out.dtype}; "
-            f"x needs {tuple(x.shape)} and {x.dtype}"
+            f"out has shape {tuple(out.shape)}, {out.dtype} on {out.device}; "
+            f"x needs {tuple(x.shape)}, {x.dtype} on {x.device}"
         )
     return out.copy_(result)
 
@@ -125,6 +134,8 @@ def rotate(
     steps = _as_steps(spectrum, x)
     lanes = spectrum_lanes(steps.spectrum, x)
     where = token_positions(positions, offset, x, steps.spectrum.axes)
+    if where.device != x.device:
+        raise ValueError(f"x is on {x.device}, positions are on {where.device}; move one of them")
     cosine, sine = tables(where, steps, compute_dtype(x.dtype), inverse=inverse)
     per_head = steps.spectrum.heads is not None
     turned = turn(
@@ -216,8 +227,10 @@ def rotate_by(
     Raises:
         TypeError, ValueError: shapes or dtypes do not fit.
     """
-    if cos.shape != sin.shape:
-        raise ValueError(f"cos {tuple(cos.shape)} and sin {tuple(sin.shape)} differ in shape")
+    _require_tensor(x)
+    _require_tables(cos, sin)
+    if isinstance(lane_offset, bool) or not isinstance(lane_offset, (int, torch.SymInt)):
+        raise TypeError(f"lane_offset={lane_offset!r} must be an int")
     if cos.dim() < 2 or x.dim() < 2:
         raise ValueError(
             f"x {tuple(x.shape)} and cos {tuple(cos.shape)} need at least two dimensions: "
@@ -237,8 +250,19 @@ def rotate_by(
     return _deliver(turn(x, cos, sin, lanes), x, out)
 
 
+def _require_tables(cos: Tensor, sin: Tensor) -> None:
+    for name, table in (("cos", cos), ("sin", sin)):
+        if not isinstance(table, Tensor) or not table.dtype.is_floating_point:
+            kind = table.dtype if isinstance(table, Tensor) else type(table).__name__
+            raise TypeError(
+                f"{name} must be a real floating tensor [..., tokens, rotary_dim/2], got {kind}"
+            )
+    if cos.shape != sin.shape:
+        raise ValueError(f"cos {tuple(cos.shape)} and sin {tuple(sin.shape)} differ in shape")
+
+
 def _require_broadcast(table: Tensor, x: Tensor) -> None:
-    if any(t not in (1, n) for t, n in zip(table.shape[:-1], x.shape[:-1], strict=True)):
+    if any(t != 1 and t != n for t, n in zip(table.shape[:-1], x.shape[:-1], strict=True)):
         raise ValueError(
             f"tables of shape {tuple(table.shape)} do not broadcast over x {tuple(x.shape)}"
         )
@@ -268,12 +292,17 @@ def halve_tables(cos: Tensor, sin: Tensor, *, layout: str = "half") -> tuple[Ten
     ``layout="half"`` expects (θ₀…θₙ θ₀…θₙ), ``"interleaved"`` (θ₀ θ₀ θ₁ θ₁ …).
 
     Raises:
-        ValueError: odd width, or the two copies differ.
+        TypeError: not real floating tensors.
+        ValueError: odd width, shapes that differ, or the two copies differ.
     """
+    _require_tables(cos, sin)
     halves = []
     for name, table in (("cos", cos), ("sin", sin)):
-        if table.shape[-1] % 2:
-            raise ValueError(f"{name} has odd width {table.shape[-1]}; duplicated tables are even")
+        if table.dim() < 1 or table.shape[-1] % 2:
+            raise ValueError(
+                f"{name} has shape {tuple(table.shape)}; duplicated tables have an even last "
+                "dimension"
+            )
         width = table.shape[-1] // 2
         lanes = pair_slices(table.shape[-1], width, layout, 0, "standard")
         first, second = table[..., lanes[0]], table[..., lanes[1]]

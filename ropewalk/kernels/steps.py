@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
 from ropewalk.spectra import Spectrum
+
+
+@torch.library.custom_op("ropewalk::steps", mutates_args=())
+def written_steps(written: str, device: torch.device | None) -> torch.Tensor:
+    """The int64 tensor of :attr:`Spectrum.written_steps`, for graphs that hold a spectrum.
+
+    Traced as numbers, steps would stand in the graph as Python ints, or even become symbolic sizes;
+    as text they reach nothing but this operator.
+    """
+    return torch.tensor(json.loads(written), dtype=torch.int64, device=device)
+
+
+@written_steps.register_fake
+def _(written, device):
+    return torch.empty_like(torch.tensor(json.loads(written), dtype=torch.int64), device=device)
 
 
 @dataclass(frozen=True)
@@ -23,6 +40,9 @@ class Steps:
     @staticmethod
     def of(spectrum: Spectrum, device: torch.device | str | None = None) -> Steps:
         """The steps of ``spectrum`` on ``device`` (the default device if None)."""
+        if torch.compiler.is_dynamo_compiling():
+            where = None if device is None else torch.device(device)
+            return Steps(written_steps(spectrum.written_steps, where), spectrum)
         matrices = spectrum.steps if spectrum.heads is not None else spectrum.steps[0]
         return Steps(torch.tensor(matrices, dtype=torch.int64, device=device), spectrum)
 
@@ -35,10 +55,33 @@ def _flatten(steps: Steps) -> tuple[list[torch.Tensor], Spectrum]:
     return [steps.tensor], steps.spectrum
 
 
+def _flatten_with_keys(steps: Steps) -> tuple[list[tuple[Any, Any]], Spectrum]:
+    return [(pytree.GetAttrKey("tensor"), steps.tensor)], steps.spectrum
+
+
 def _unflatten(leaves, spectrum: Spectrum) -> Steps:
     return Steps(next(iter(leaves)), spectrum)
 
 
+def _to_json(spectrum: Spectrum) -> dict[str, Any]:
+    """What an exported program stores; floats survive JSON exactly."""
+    return {f.name: getattr(spectrum, f.name) for f in fields(spectrum) if f.init}
+
+
+def _from_json(stored: dict[str, Any]) -> Spectrum:
+    return Spectrum(**stored)
+
+
 pytree.register_pytree_node(
-    Steps, _flatten, _unflatten, serialized_type_name="ropewalk.kernels.Steps"
+    Steps,
+    _flatten,
+    _unflatten,
+    serialized_type_name="ropewalk.kernels.Steps",
+    flatten_with_keys_fn=_flatten_with_keys,
+    to_dumpable_context=_to_json,
+    from_dumpable_context=_from_json,
 )
+
+# Both are plain data, and a Spectrum checks itself as it is built: weights_only loading may take
+# them, which is how an exported program keeps its example inputs.
+torch.serialization.add_safe_globals([Steps, Spectrum])

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 
-def integer_positions(positions: Tensor, axes: int = 1) -> Tensor:
-    """``positions`` as int64 with their axes checked.
+def integer_positions(positions: Tensor, axes: int = 1, name: str = "positions") -> Tensor:
+    """``positions`` as int64 with their axes checked; messages call them ``name``.
 
     Raises:
         TypeError: not an integer tensor.
@@ -15,26 +15,26 @@ def integer_positions(positions: Tensor, axes: int = 1) -> Tensor:
     """
     if not isinstance(positions, Tensor):
         raise TypeError(
-            f"positions must be a tensor of integers, got {type(positions).__name__}; "
-            "write torch.tensor(positions)"
+            f"{name} must be a tensor of integers, got {type(positions).__name__}; "
+            f"write torch.tensor({name})"
         )
     if positions.dtype.is_floating_point or positions.dtype.is_complex:
         raise TypeError(
-            f"positions have dtype {positions.dtype}; they must be integers. For fractional "
+            f"{name} have dtype {positions.dtype}; they must be integers. For fractional "
             "coordinates use ropewalk.positions.fixed(x, unit) and a spectrum with that unit"
         )
     if positions.dtype == torch.bool:
         raise TypeError(
-            "positions have dtype torch.bool; for a padding mask use "
+            f"{name} have dtype torch.bool; for a padding mask use "
             "ropewalk.positions.left_padded(mask)"
         )
     if axes > 1 and (positions.dim() < 2 or positions.shape[-1] != axes):
         raise ValueError(
-            f"positions have shape {tuple(positions.shape)}; with axes={axes} the last dimension "
+            f"{name} have shape {tuple(positions.shape)}; with axes={axes} the last dimension "
             f"must be {axes}: [tokens, {axes}] or [batch, tokens, {axes}]"
         )
     if positions.dim() < 1:
-        raise ValueError("positions must have a token dimension: [tokens] or [batch, tokens]")
+        raise ValueError(f"{name} must have a token dimension: [tokens] or [batch, tokens]")
     return positions.to(torch.int64)
 
 
@@ -44,10 +44,14 @@ def token_positions(
     x: Tensor,
     axes: int,
     token_dim: int = -2,
+    *,
+    name: str = "positions",
+    of: str = "x",
 ) -> Tensor:
     """The int64 positions of the tokens of x, ``[tokens]`` or ``[batch, tokens]`` (``, axes``).
 
     ``None`` means 0 … T−1; ``offset`` (an int, or one int per batch row) is added to that.
+    Messages call positions and x by ``name`` and ``of``.
 
     Raises:
         TypeError, ValueError: both are given, the dtype is not integer, or shapes do not match.
@@ -56,7 +60,7 @@ def token_positions(
     if positions is None:
         if axes > 1:
             raise ValueError(
-                f"positions=None is 0 … T−1 on one axis; this encoding has axes={axes}: pass "
+                f"{name}=None is 0 … T−1 on one axis; this encoding has axes={axes}: pass "
                 f"[tokens, {axes}], such as ropewalk.positions.grid(height, width)"
             )
         positions = torch.arange(tokens, device=x.device)
@@ -64,23 +68,25 @@ def token_positions(
             return positions
         return _shifted(positions, offset)
     if offset is not None:
-        raise ValueError("positions and offset are both given; add the offset to positions")
-    positions = integer_positions(positions, axes)
+        raise ValueError(f"{name} and offset are both given; add the offset to {name}")
+    positions = integer_positions(positions, axes, name)
     found = positions.shape[-1 if axes == 1 else -2]
     if found != tokens:
         raise ValueError(
-            f"positions have shape {tuple(positions.shape)}, that is {found} tokens; "
-            f"x has shape {tuple(x.shape)} with {tokens} tokens"
+            f"{name} have shape {tuple(positions.shape)}, that is {found} tokens; "
+            f"{of} has shape {tuple(x.shape)} with {tokens} tokens"
         )
     return positions
 
 
 def _shifted(positions: Tensor, offset: int | Tensor) -> Tensor:
     if isinstance(offset, Tensor):
-        start = integer_positions(offset.reshape(-1) if offset.dim() == 0 else offset)
+        start = integer_positions(offset if offset.dim() else offset.reshape(1), name="offset")
         if start.dim() != 1:
             raise ValueError(f"offset has shape {tuple(offset.shape)}; use an int or [batch]")
         return start[:, None] + positions if offset.dim() else positions + start
-    if isinstance(offset, bool) or not isinstance(offset, int):
+    if isinstance(offset, bool) or not isinstance(offset, (int, torch.SymInt)):
         raise TypeError(f"offset={offset!r} must be an int or an integer tensor [batch]")
+    if isinstance(offset, int) and not -(2**63) <= offset < 2**63:
+        raise ValueError(f"offset={offset} does not fit int64; positions are 64-bit integers")
     return positions + offset

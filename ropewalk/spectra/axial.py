@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ropewalk.spectra.geometric import check_base, check_even, powers
+from ropewalk.spectra.arguments import check_base, check_even, check_int, check_number
+from ropewalk.spectra.geometric import powers
 from ropewalk.spectra.spectrum import Layout, Spectrum
 
 
@@ -12,11 +13,10 @@ def even_assignment(axes: int, pairs: int) -> tuple[int, ...]:
     """Pairs in ``axes`` contiguous blocks of equal size: 0…0 1…1 2…2.
 
     Raises:
+        TypeError: axes is not an int.
         ValueError: pairs is not a multiple of axes.
     """
-    if axes < 1:
-        raise ValueError(f"axes={axes} must be at least 1")
-    if pairs % axes:
+    if pairs % check_int("axes", axes, at_least=1):
         raise ValueError(
             f"axes={axes} does not divide the {pairs} pairs evenly; use a head_dim that is a "
             f"multiple of {2 * axes}, or state the axis of each pair with assignment="
@@ -57,7 +57,8 @@ def axial(
     Source: RoPE-ViT (Heo et al., 2024), "axial"; DINOv3 (2025) for normalised coordinates.
     """
     pairs = check_even("head_dim", head_dim) // 2
-    owner = even_assignment(axes, pairs) if assignment is None else tuple(assignment)
+    check_int("axes", axes, at_least=1)
+    owner = even_assignment(axes, pairs) if assignment is None else _owners(assignment)
     if len(owner) != pairs:
         raise ValueError(
             f"assignment has {len(owner)} entries; head_dim={head_dim} has {pairs} pairs"
@@ -66,13 +67,25 @@ def axial(
         raise ValueError(
             f"assignment uses axes {sorted(set(owner))}; each of 0 … {axes - 1} needs a pair"
         )
-    scales = tuple(scale) if isinstance(scale, Sequence) else (scale,) * axes
-    if len(scales) != axes:
-        raise ValueError(f"scale has {len(scales)} entries; axes={axes} needs one per axis")
+    scales = _scales(scale, axes)
     ladders = [
-        iter(f * s for f in powers(check_base(base), owner.count(a), 2 * owner.count(a)))
+        iter([f * s for f in powers(check_base(base), owner.count(a), 2 * owner.count(a))])
         for a, s in enumerate(scales)
     ]
     columns = [(a, next(ladders[a])) for a in owner]
     rows = tuple(tuple(f if a == axis else 0.0 for a, f in columns) for axis in range(axes))
     return Spectrum(rows, head_dim, layout=layout, unit=unit)
+
+
+def _owners(assignment: Sequence[int]) -> tuple[int, ...]:
+    if isinstance(assignment, str) or not isinstance(assignment, Sequence):
+        raise TypeError(f"assignment={assignment!r} must be a sequence with the axis of each pair")
+    return tuple(check_int(f"assignment[{c}]", a) for c, a in enumerate(assignment))
+
+
+def _scales(scale: Sequence[float] | float, axes: int) -> tuple[float, ...]:
+    if not isinstance(scale, Sequence):
+        return (check_number("scale", scale),) * axes
+    if len(scale) != axes:
+        raise ValueError(f"scale has {len(scale)} entries; axes={axes} needs one per axis")
+    return tuple(check_number(f"scale[{axis}]", s) for axis, s in enumerate(scale))

@@ -2,42 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from decimal import Decimal, localcontext
+from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from functools import cache
 
+from ropewalk.spectra.arguments import check_base, check_even
 from ropewalk.spectra.spectrum import Layout, Spectrum
-
-
-def check_base(base: float) -> float:
-    """``base`` as a float.
-
-    Raises:
-        ValueError: base is not a finite number above 0.
-    """
-    if isinstance(base, bool) or not isinstance(base, (int, float)):
-        raise TypeError(f"base={base!r} must be a number, such as 10000.0")
-    if not (math.isfinite(base) and base > 0):
-        raise ValueError(f"base={base!r} must be finite and above 0, such as 10000.0")
-    return float(base)
-
-
-def check_even(name: str, value: int, at_least: int = 2) -> int:
-    """``value`` if it is an even int ≥ at_least.
-
-    Raises:
-        TypeError: not an int.
-        ValueError: odd or too small.
-    """
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name}={value!r} must be an int")
-    if value < at_least or value % 2:
-        near = max(at_least, value + value % 2)
-        raise ValueError(
-            f"{name}={value} must be even and at least {at_least}, since lanes turn in pairs; "
-            f"use {near}"
-        )
-    return value
 
 
 @cache
@@ -45,10 +14,12 @@ def powers(base: float, count: int, denominator: float) -> tuple[float, ...]:
     r"""base^(−2c/denominator) for c = 0 … count−1.
 
     Computed with 50 decimal digits and rounded once to float64, so that every machine has the same
-    frequencies.
+    frequencies, whatever the caller's decimal context is.
     """
-    with localcontext() as context:
-        context.prec = 50
+    exact = Context(
+        prec=50, rounding=ROUND_HALF_EVEN, Emin=-999_999, Emax=999_999, clamp=0, traps=[]
+    )
+    with localcontext(exact):
         log = Decimal(check_base(base)).ln()
         scale = Decimal(denominator)
         return tuple(float((log * (-2 * c) / scale).exp()) for c in range(count))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ropewalk.spectra.arguments import check_number
 from ropewalk.spectra.spectrum import Spectrum
 
 
@@ -9,10 +10,10 @@ def linear(spectrum: Spectrum, factor: float) -> Spectrum:
     """Every frequency divided by ``factor``: θ/s.
 
     Raises:
+        TypeError: factor is not a number.
         ValueError: factor < 1 or not finite.
 
     Source: Extending Context Window via Positional Interpolation (Chen et al., 2023).
     """
-    if not 1 <= factor < float("inf"):
-        raise ValueError(f"factor={factor!r} must be finite and at least 1: positions are divided")
-    return spectrum.map(lambda f: f / factor)
+    divisor = check_number("factor", factor, at_least=1)
+    return spectrum.map(lambda f: f / divisor)

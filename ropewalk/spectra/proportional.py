@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ropewalk.spectra.geometric import check_base, check_even, powers
+from ropewalk.spectra.arguments import check_base, check_even, check_number
+from ropewalk.spectra.geometric import powers
 from ropewalk.spectra.spectrum import Layout, Spectrum
 
 
@@ -35,10 +36,9 @@ def proportional(
     Source: Round and Round We Go! (Barbero et al., 2024), §6; rope_type "proportional" of Gemma 4.
     """
     check_even("head_dim", head_dim)
-    if isinstance(fraction, bool) or not 0 <= fraction <= 1:
+    if not 0 <= check_number("fraction", fraction) <= 1:
         raise ValueError(f"fraction={fraction!r} must lie in [0, 1]: the share of pairs that turn")
-    if not factor >= 1:
-        raise ValueError(f"factor={factor!r} must be at least 1: it divides the frequencies")
+    divisor = check_number("factor", factor, at_least=1)
     turning = int(fraction * head_dim // 2)
-    row = tuple(f / factor for f in powers(check_base(base), turning, head_dim))
+    row = tuple(f / divisor for f in powers(check_base(base), turning, head_dim))
     return Spectrum((row + (0.0,) * (head_dim // 2 - turning),), head_dim, layout=layout)

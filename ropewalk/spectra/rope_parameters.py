@@ -44,13 +44,12 @@ def scaled(spectrum: Spectrum, scaling: Function | Mapping[str, Any] | None) -> 
 
 
 def _from_parameters(spectrum: Spectrum, parameters: Mapping[str, Any]) -> Spectrum:
-    kinds = {parameters[key] for key in ("rope_type", "type") if key in parameters}
+    kinds = sorted({str(parameters[key]) for key in ("rope_type", "type") if key in parameters})
     if len(kinds) != 1:
         raise ValueError(
-            f"scaling needs exactly one rope_type, got {sorted(map(str, kinds))}; "
-            f"one of {', '.join(SCALINGS)}"
+            f"scaling needs exactly one rope_type, got {kinds}; one of {', '.join(SCALINGS)}"
         )
-    kind = str(next(iter(kinds)))
+    kind = kinds[0]
     if kind not in SCALINGS:
         raise ValueError(
             f"scaling has rope_type={kind!r}, which is not known here; known: "

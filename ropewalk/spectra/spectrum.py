@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import math
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, cast
 
+from ropewalk.spectra.arguments import check_int, check_number
 from ropewalk.spectra.turns import step
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Spectrum:
             :func:`ropewalk.positions.fixed` for fractional coordinates).
 
     Raises:
+        TypeError: a value is of another type.
         ValueError: a value is out of range; the message names argument, value and remedy.
     """
 
@@ -58,6 +60,8 @@ class Spectrum:
     """Frequencies as ``[heads][axes][pairs]``, with one head if they are shared."""
     steps: tuple[tuple[tuple[int, ...], ...], ...] = field(init=False, repr=False, compare=False)
     """The int64 steps ``[heads][axes][pairs]`` in 2⁻⁶⁴ turns per position."""
+    written_steps: str = field(init=False, repr=False, compare=False)
+    """The steps in the nesting of ``freqs``, as JSON: how compiled graphs hold them."""
 
     def __post_init__(self) -> None:
         freqs = _frozen(self.freqs)
@@ -68,10 +72,8 @@ class Spectrum:
             raise ValueError(f"layout={self.layout!r} is unknown; use one of {LAYOUTS}")
         if self.pairing not in PAIRINGS:
             raise ValueError(f"pairing={self.pairing!r} is unknown; use one of {PAIRINGS}")
-        for name in ("head_dim", "lane_offset"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise TypeError(f"{name}={value!r} must be an int")
+        check_int("head_dim", self.head_dim)
+        check_int("lane_offset", self.lane_offset)
         if self.lane_offset < 0 or self.lane_offset + self.rotary_dim > self.head_dim:
             raise ValueError(
                 f"rotary_dim={self.rotary_dim} at lane_offset={self.lane_offset} does not fit in "
@@ -80,14 +82,18 @@ class Spectrum:
         if self.pairing == "proportional":
             self._check_proportional()
         for name in ("attention_factor", "unit"):
-            value = getattr(self, name)
-            if not (isinstance(value, (int, float)) and math.isfinite(value) and value > 0):
-                raise ValueError(f"{name}={value!r} must be a finite number above 0")
+            object.__setattr__(self, name, check_number(name, getattr(self, name), above=0))
         steps = tuple(
             tuple(tuple(step(f, self.unit) for f in row) for row in matrix)
             for matrix in self.matrices
         )
         object.__setattr__(self, "steps", steps)
+        object.__setattr__(self, "written_steps", json.dumps(steps[0] if shared else steps))
+
+    def __reduce__(self):
+        """Pickle what was given; what follows from it is checked and computed anew."""
+        given = tuple(getattr(self, f.name) for f in dataclasses.fields(self) if f.init)
+        return type(self), given
 
     def _check_proportional(self) -> None:
         if self.layout != "half":
@@ -152,8 +158,7 @@ class Spectrum:
         Raises:
             ValueError: length < 1.
         """
-        if length < 1:
-            raise ValueError(f"length={length!r} must be at least 1")
+        check_int("length", length, at_least=1)
         return self
 
     def on(self, device: torch.device | str | None = None) -> Steps:
@@ -184,12 +189,12 @@ class Spectrum:
 def _frozen(freqs: object) -> Matrix | tuple[Matrix, ...]:
     """Nested sequences of numbers as nested tuples of finite floats, rectangular and not empty."""
     depth, probe = 0, freqs
-    while isinstance(probe, Sequence) and not isinstance(probe, str) and len(probe):
+    while depth <= 3 and isinstance(probe, Sequence) and not isinstance(probe, str) and len(probe):
         probe, depth = probe[0], depth + 1
     if depth not in (2, 3):
         raise ValueError(
-            "freqs must be nested as [axes][pairs] or [heads][axes][pairs] with at least one of "
-            f"each; got nesting depth {depth}"
+            "freqs must be sequences nested as [axes][pairs] or [heads][axes][pairs] with at least "
+            f"one of each (an array has tolist()); got {type(freqs).__name__} of depth {depth}"
         )
     frozen = _freeze(freqs, depth, "freqs")
     for level in range(1, depth):
@@ -199,11 +204,10 @@ def _frozen(freqs: object) -> Matrix | tuple[Matrix, ...]:
 
 def _freeze(value: object, depth: int, where: str) -> object:
     if depth == 0:
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise TypeError(f"{where}={value!r} must be a number in radians per position")
-        if not math.isfinite(value):
-            raise ValueError(f"{where}={value!r} must be finite; use 0.0 for a pair that stands")
-        return float(value)
+        try:
+            return check_number(where, cast("float", value))
+        except ValueError as error:
+            raise ValueError(f"{error}; use 0.0 for a pair that stands") from None
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise TypeError(f"{where}={value!r} must be a sequence")
     return tuple(_freeze(item, depth - 1, f"{where}[{i}]") for i, item in enumerate(value))

@@ -16,7 +16,7 @@ from fractions import Fraction
 from functools import cache
 
 _PI_BITS = 1280
-"""Enough for the largest float64 (1024 bits) with 200 bits to spare."""
+"""Enough for the largest float64 (1024 bits) and 64 bits of position with 192 bits to spare."""
 
 
 def _scaled_arctan_inverse(n: int, bits: int) -> int:
@@ -49,21 +49,33 @@ def _signed64(value: int) -> int:
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
+def _per_position(frequency: float, unit: float) -> Fraction:
+    """Radians per position, exactly."""
+    try:
+        return Fraction(frequency) * Fraction(unit)
+    except (ValueError, OverflowError, TypeError) as error:
+        raise ValueError(
+            f"frequency {frequency!r} with unit {unit!r} must be finite; "
+            "a pair that shall not turn has frequency 0.0"
+        ) from error
+
+
+def _bits_for(value: Fraction) -> int:
+    """Bits of π that reduce ``value`` modulo a turn; in coarse steps, so that few π are made."""
+    whole = abs(value).__floor__().bit_length()
+    return _PI_BITS * (1 + (whole + 192) // _PI_BITS)
+
+
 def step(frequency: float, unit: float = 1.0) -> int:
     """The int64 step of ``frequency`` radians per coordinate, one position being ``unit`` of it.
 
     Raises:
         ValueError: frequency or unit is not finite.
     """
-    try:
-        exact = Fraction(frequency) * Fraction(unit)
-    except (ValueError, OverflowError) as error:
-        raise ValueError(
-            f"frequency {frequency!r} with unit {unit!r} must be finite; "
-            "a pair that shall not turn has frequency 0.0"
-        ) from error
+    exact = _per_position(frequency, unit)
+    bits = _bits_for(exact * 2**64)
     turns = _rounded_quotient(
-        exact.numerator << (64 + _PI_BITS), exact.denominator * 2 * scaled_pi()
+        exact.numerator << (64 + bits), exact.denominator * 2 * scaled_pi(bits)
     )
     return _signed64(turns)
 
@@ -72,11 +84,14 @@ def exact_angle(position: int, frequency: float, unit: float = 1.0) -> float:
     """position · frequency · unit reduced to (−π, π], correct to about one float64 rounding.
 
     Independent of :func:`step` (no 64-bit quantisation): the oracle of reference loops and checks.
+
+    Raises:
+        ValueError: frequency or unit is not finite.
     """
-    exact = Fraction(frequency) * Fraction(unit) * position
-    scaled = (exact.numerator << _PI_BITS) // exact.denominator
-    turn = 2 * scaled_pi()
-    reduced = scaled % turn
+    exact = _per_position(frequency, unit) * position
+    bits = _bits_for(exact)
+    turn = 2 * scaled_pi(bits)
+    reduced = (exact.numerator << bits) // exact.denominator % turn
     if reduced > turn // 2:
         reduced -= turn
-    return float(Fraction(reduced, 1 << _PI_BITS))
+    return float(Fraction(reduced, 1 << bits))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ropewalk.catalog import Spec, register
+from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Additive, integer_positions
 from ropewalk.encodings.width import check_dim
 
@@ -79,6 +79,14 @@ register(
             "decay": "additive codes have no score of their own",
             "axes": "one axis",
             "precision": "zeros and ones are exact in every dtype",
+        },
+        variants={
+            "few bits": Variant(
+                {"bits": 8},
+                {"unique": False},
+                "2^bits positions are told apart, fewer than the 8192 that are asked for",
+                when=lambda config: (config.get("bits") or min(config["dim"], 32)) < 13,
+            ),
         },
     )
 )

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ropewalk.catalog import Spec, register
+from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Additive, integer_positions
 from ropewalk.encodings.width import check_dim
 
@@ -131,6 +131,14 @@ register(
             "deterministic": "drawn at random, then trained",
             "axes": "one axis",
             "precision": "rounding is relative to values of one size",
+        },
+        variants={
+            "short table": Variant(
+                {"length": 64},
+                {"linear": None, "relative": None, "precision": None},
+                "too few rows to measure it",
+                when=lambda config: config.get("length", 1024) < 16 * config["dim"],
+            ),
         },
     )
 )

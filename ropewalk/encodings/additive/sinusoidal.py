@@ -41,7 +41,7 @@ class Sinusoidal(Additive):
         dim: width of the code, any ≥ 1.
         base: 10000 in the paper.
         layout: ``"interleaved"``, ``"sin_cos"`` or ``"cos_sin"``.
-        shift: s in the exponent's divisor D/2 − s: 0 or 1 (needs dim > 2).
+        shift: s in the exponent's divisor: 0 for D/2, 1 for ⌊D/2⌋ − 1 (needs dim ≥ 4).
         scale: multiplies the code; ``dim ** -0.5`` brings it near embeddings of unit norm.
     """
 
@@ -62,8 +62,10 @@ class Sinusoidal(Additive):
             raise ValueError(f"layout={layout!r} is unknown; use one of {SINUSOIDAL_LAYOUTS}")
         if shift not in (0, 1):
             raise ValueError(f"shift={shift!r} must be 0 (divisor D/2) or 1 (divisor D/2 − 1)")
-        if shift == 1 and dim <= 2:
-            raise ValueError(f"shift=1 divides by D/2 − 1, which dim={dim} makes zero or less")
+        if shift == 1 and dim < 4:
+            raise ValueError(
+                f"shift=1 divides by ⌊D/2⌋ − 1, which dim={dim} makes zero or less; use dim ≥ 4"
+            )
         if not (isinstance(scale, (int, float)) and 0 < scale < math.inf):
             raise ValueError(f"scale={scale!r} must be finite and above 0")
         pairs = (dim + 1) // 2
@@ -158,6 +160,18 @@ register(
             "sines then cosines": Variant({"layout": "sin_cos"}),
             "cosines then sines": Variant({"layout": "cos_sin"}),
             "divisor D/2 - 1": Variant({"shift": 1}),
+            "odd width": Variant(
+                {"dim": 5},
+                {"linear": False},
+                "the last sine has no cosine to turn with",
+                when=lambda config: config["dim"] % 2 == 1,
+            ),
+            "width 1": Variant(
+                {"dim": 1},
+                {"unique": False, "linear": False},
+                "one sine comes back to almost every value",
+                when=lambda config: config["dim"] == 1,
+            ),
         },
     )
 )

@@ -53,7 +53,8 @@ class ALiBi(Bias):
         self, q_positions: Tensor, kv_positions: Tensor, dtype: torch.dtype = torch.float32
     ) -> Tensor:
         """``[..., heads, q_tokens, kv_tokens]``, rounded once from the integer distance."""
-        q, k = integer_positions(q_positions), integer_positions(kv_positions)
+        q = integer_positions(q_positions, name="q_positions")
+        k = integer_positions(kv_positions, name="kv_positions")
         distance = (q[..., :, None] - k[..., None, :]).abs().unsqueeze(-3)
         wide = torch.float64 if dtype == torch.float64 else torch.float32
         slopes = self.slopes.to(wide)[:, None, None]

@@ -82,10 +82,10 @@ class AxialRoPE(RoPE):
             pretrained: sizes the model was trained at, for ``coordinates="grid"``.
 
         Returns:
-            int64 ``[product of sizes, axes]``.
+            int64 ``[product of sizes, axes]``, or ``[size]`` with one axis.
 
         Raises:
-            ValueError: not one size per axis; ``pretrained`` missing or not wanted.
+            ValueError: not one size per axis; ``pretrained`` missing, not wanted, or below 1.
         """
         if len(sizes) != self.axes:
             raise ValueError(f"{len(sizes)} sizes given; axes={self.axes} needs one per axis")
@@ -95,15 +95,18 @@ class AxialRoPE(RoPE):
                 "for 'grid' and only there"
             )
         index = builders.grid(*sizes)
+        index = index.squeeze(-1) if self.axes == 1 else index
         if self.coordinates == "raw":
             return index
         size = torch.tensor(sizes, dtype=torch.float64)
-        if pretrained is not None:
-            if len(pretrained) != self.axes:
-                raise ValueError(f"pretrained has {len(pretrained)} sizes; axes={self.axes}")
-            ratio = torch.tensor(pretrained, dtype=torch.float64) / size
-            return builders.fixed(index * ratio, UNIT)
-        return builders.fixed((2 * index + 1) / size - 1, UNIT)
+        if pretrained is None:
+            return builders.fixed((2 * index + 1) / size - 1, UNIT)
+        if len(pretrained) != self.axes or min(pretrained) < 1:
+            raise ValueError(
+                f"pretrained={tuple(pretrained)} must hold a size of at least 1 for each of "
+                f"axes={self.axes}"
+            )
+        return builders.fixed(index * (torch.tensor(pretrained, dtype=torch.float64) / size), UNIT)
 
 
 register(

@@ -10,7 +10,7 @@ Source: Round and Round We Go! What makes Rotary Positional Encodings useful? (B
 
 from __future__ import annotations
 
-from ropewalk.catalog import Spec, register
+from ropewalk.catalog import Spec, Variant, register
 from ropewalk.encodings.rotary.rope import ROTATION_CLAIMS, ROTATION_REASONS, RoPE
 from ropewalk.spectra import Layout, proportional
 
@@ -40,5 +40,13 @@ register(
         config={"head_dim": 64},
         claims=ROTATION_CLAIMS,
         reasons={**ROTATION_REASONS, "decay": "zero-frequency pairs never decay"},
+        variants={
+            "nothing turns": Variant(
+                {"fraction": 0.0},
+                {"unique": False},
+                "every pair has frequency 0: no position at all",
+                when=lambda config: config.get("fraction", 0.75) * config["head_dim"] < 2,
+            ),
+        },
     )
 )
