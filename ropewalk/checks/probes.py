@@ -1,0 +1,136 @@
+"""Questions put to an encoding, each answer checked for shape and finiteness, in float64.
+
+Positions are int64 ``[n]``, or ``[n, axes]`` with several axes, in whole coordinates: an encoding
+with a fixed-point ``unit`` is asked for multiples of 1/unit, so that its properties are those of
+its coordinates. Everything is asked on the device of the encoding and answered on the CPU.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ropewalk.checks.measurement import Unusable
+from ropewalk.core import Additive, Bias, Contextual, Encoding, Rotary
+
+Side = Literal["q", "k"]
+SIDES: tuple[Side, ...] = ("q", "k")
+
+
+def device_of(encoding: Encoding) -> torch.device:
+    """Where its parameters and buffers live; the CPU if it has none."""
+    tensors = itertools.chain(encoding.parameters(), encoding.buffers())
+    return next((tensor.device for tensor in tensors), torch.device("cpu"))
+
+
+def on_axes(line: Tensor, axes: int) -> Tensor:
+    """Positions ``[n]`` taken along every axis at once: themselves, or ``[n, axes]``."""
+    return line if axes == 1 else line[:, None].expand(-1, axes).contiguous()
+
+
+def asked(encoding: Encoding, positions: Tensor) -> Tensor:
+    """The integers to pass for these coordinates, on the device of the encoding."""
+    unit = getattr(getattr(encoding, "spectrum", None), "unit", 1.0)
+    return positions.to(device_of(encoding)) * max(round(1 / unit), 1)
+
+
+def heads_of(encoding: Encoding) -> int:
+    """Heads to ask about: those it has frequencies or slopes for, else 1."""
+    own = getattr(encoding, "heads", None)
+    if own is None:
+        own = getattr(getattr(encoding, "spectrum", None), "heads", None)
+    return own if isinstance(own, int) else 1
+
+
+def _checked(answer: object, shape: tuple[int, ...], what: str, finite: bool) -> Tensor:
+    if not isinstance(answer, Tensor):
+        raise Unusable(f"{what} is a {type(answer).__name__}, not a tensor")
+    if tuple(answer.shape) != shape:
+        raise Unusable(f"{what} has shape {tuple(answer.shape)}; the contract says {shape}")
+    wide = answer.detach().to("cpu", torch.float64)
+    if bool((~torch.isfinite(wide) if finite else torch.isnan(wide)).any()):
+        raise Unusable(f"{what} holds nan or inf")
+    return wide
+
+
+def codes(
+    encoding: Additive,
+    positions: Tensor,
+    *,
+    length: int | None = None,
+    dtype: torch.dtype = torch.float64,
+    finite: bool = True,
+) -> Tensor:
+    """The codes ``[n, dim]`` of an additive encoding, computed in ``dtype``."""
+    answer = encoding.encode(asked(encoding, positions), length=length, dtype=dtype)
+    return _checked(answer, (positions.shape[0], encoding.dim), "encode(positions)", finite)
+
+
+def transformed(
+    encoding: Rotary, x: Tensor, positions: Tensor, side: Side, finite: bool = True
+) -> Tensor:
+    """x ``[batch, heads, n, head_dim]`` through encode_q or encode_k, in the dtype of x."""
+    where = asked(encoding, positions)
+    door = encoding.encode_q if side == "q" else encoding.encode_k
+    return _checked(door(x.to(where.device), where), tuple(x.shape), f"encode_{side}(x)", finite)
+
+
+def vectors(encoding: Rotary, x: Tensor, positions: Tensor, side: Side) -> Tensor:
+    """x ``[n, head_dim]`` through encode_q or encode_k, each in every head: ``[heads, n, …]``."""
+    many = x[None, None].expand(1, heads_of(encoding), -1, -1).contiguous()
+    return transformed(encoding, many, positions, side)[0]
+
+
+def operators(encoding: Rotary, positions: Tensor, side: Side) -> Tensor:
+    """The matrices T(p) ``[n, heads, head_dim, head_dim]``: encode applied to the identity."""
+    dim, count, heads = encoding.head_dim, positions.shape[0], heads_of(encoding)
+    basis = torch.eye(dim, dtype=torch.float64, device="cpu")
+    x = basis[:, None, None, :].expand(dim, heads, count, dim).contiguous()
+    return transformed(encoding, x, positions, side).permute(2, 1, 3, 0)
+
+
+def biases(
+    encoding: Bias,
+    q_positions: Tensor,
+    kv_positions: Tensor,
+    dtype: torch.dtype = torch.float64,
+    finite: bool = True,
+) -> Tensor:
+    """The bias ``[heads, q_tokens, kv_tokens]``, computed in ``dtype``."""
+    answer = encoding.bias(asked(encoding, q_positions), asked(encoding, kv_positions), dtype)
+    shape = (encoding.heads, q_positions.shape[0], kv_positions.shape[0])
+    return _checked(answer, shape, "bias(q_positions, kv_positions)", finite)
+
+
+def read_biases(
+    encoding: Contextual, q: Tensor, k: Tensor, q_positions: Tensor, kv_positions: Tensor
+) -> Tensor:
+    """The contextual bias ``[heads, q_tokens, kv_tokens]`` of q and k under a causal mask."""
+    device, heads = device_of(encoding), q.shape[0]
+    allowed = _line(kv_positions)[None, :] <= _line(q_positions)[:, None]
+    answer = encoding.bias(
+        q[None].to(device),
+        k[None].to(device),
+        asked(encoding, q_positions),
+        asked(encoding, kv_positions),
+        allowed.to(device),
+    )
+    shape = (1, heads, q_positions.shape[0], kv_positions.shape[0])
+    wide = _checked(answer, shape, "bias(q, k, …)", finite=False)[0]
+    wide = wide.masked_fill(~allowed, 0.0)
+    if not bool(torch.isfinite(wide).all()):
+        raise Unusable("bias(q, k, …) holds nan or inf at allowed keys")
+    return wide
+
+
+def _line(positions: Tensor) -> Tensor:
+    return positions if positions.dim() == 1 else positions[:, 0]
+
+
+def contextual_size(encoding: Contextual) -> tuple[int, int]:
+    """Heads and head_dim to make content for: its own if it says, else 4 and 64."""
+    heads, dim = getattr(encoding, "heads", None), getattr(encoding, "head_dim", None)
+    return (heads if isinstance(heads, int) else 4, dim if isinstance(dim, int) else 64)

@@ -1,0 +1,208 @@
+"""Every property of an encoding in one report, beside what the catalogue claims."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ropewalk import catalog
+from ropewalk.catalog import PROPERTIES, Spec
+from ropewalk.checks.axes import axes_error
+from ropewalk.checks.bounded import bounded_error
+from ropewalk.checks.content import seeded
+from ropewalk.checks.decay import decay_error
+from ropewalk.checks.deterministic import deterministic_error
+from ropewalk.checks.extends import extends_error
+from ropewalk.checks.generalises import generalises_error
+from ropewalk.checks.learnable import learnable_error
+from ropewalk.checks.linear import linear_error
+from ropewalk.checks.measurement import Measurement
+from ropewalk.checks.norm import norm_error
+from ropewalk.checks.precision import precision_error
+from ropewalk.checks.process import fingerprints
+from ropewalk.checks.reach import pristine, reach
+from ropewalk.checks.relative import relative_error
+from ropewalk.checks.unique import unique_error
+from ropewalk.core import Encoding
+
+MEASURES: dict[str, Callable[..., Measurement]] = {
+    "unique": unique_error,
+    "linear": linear_error,
+    "relative": relative_error,
+    "norm": norm_error,
+    "bounded": bounded_error,
+    "decay": decay_error,
+    "extends": extends_error,
+    "deterministic": deterministic_error,
+    "axes": axes_error,
+    "precision": precision_error,
+    "generalises": generalises_error,
+    "learnable": learnable_error,
+}
+"""The measure of each property, in the order of every table."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One property in a report: its measurement, and the catalogue's claim."""
+
+    error: float | None
+    tolerance: float | None
+    holds: bool | None
+    claimed: bool | None
+    reason: str | None
+    figures: dict[str, float] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The result for JSON; numbers that are not finite become null."""
+        shown: dict[str, Any] = {
+            "error": _finite(self.error),
+            "tolerance": self.tolerance,
+            "holds": self.holds,
+            "claimed": self.claimed,
+            "reason": self.reason,
+        }
+        if self.figures:
+            shown["figures"] = {name: _finite(value) for name, value in self.figures.items()}
+        return shown
+
+
+@dataclass(frozen=True)
+class Report:
+    """All properties of one encoding under one configuration."""
+
+    encoding: str
+    config: dict[str, Any]
+    properties: dict[str, Result]
+
+    @property
+    def agrees(self) -> bool:
+        """True if every property that is claimed, or claimed not to hold, measures so."""
+        return not self.disagreements
+
+    @property
+    def disagreements(self) -> list[str]:
+        """The properties whose measurement contradicts the catalogue's claim."""
+        return [
+            name
+            for name, result in self.properties.items()
+            if result.claimed is not None and result.holds != result.claimed
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """``{"encoding", "config", "properties": {property: {"error", …}}}``, strictly JSON."""
+        return {
+            "encoding": self.encoding,
+            "config": {name: _plain(value) for name, value in self.config.items()},
+            "properties": {name: result.as_dict() for name, result in self.properties.items()},
+        }
+
+
+def check(encoding: str | Encoding, config: Mapping[str, Any] | None = None) -> Report:
+    """Measure every property of an encoding.
+
+    Args:
+        encoding: a name in the catalogue, or an encoding object of any family, which need not be
+            in the catalogue. An object is copied first, so checking leaves it as it was.
+        config: with a name, changes to the configuration that the catalogue checks.
+
+    Returns:
+        The report. An encoding that raises, gives nan or a wrong shape fails the property with a
+        reason; ``check`` itself raises only for what it cannot make.
+
+    Raises:
+        ValueError: unknown name, or a value of config out of range.
+        TypeError: config beside an object, or an argument the encoding does not have.
+
+    Example:
+        >>> check("sinusoidal", {"dim": 128}).properties["linear"].holds
+        True
+    """
+    if isinstance(encoding, str):
+        return _check_entry(catalog.get(encoding), dict(config or {}))
+    if config is not None:
+        raise TypeError("config changes a catalogue entry; an encoding object has its own")
+    if not isinstance(encoding, Encoding):
+        raise TypeError(
+            f"encoding must be a name or an Encoding, got {type(encoding).__name__}; "
+            "subclass Additive, Rotary, Bias or Contextual"
+        )
+    measured = {name: MEASURES[name](pristine(encoding)) for name in PROPERTIES}
+    results = {name: _result(found, None, None) for name, found in measured.items()}
+    return Report(type(encoding).__name__, {}, results)
+
+
+def check_all(progress: Callable[[str, int, int], None] | None = None) -> dict[str, Report]:
+    """The report of every catalogue entry, in the catalogue's order.
+
+    Args:
+        progress: called with (name, number of entries done, number of entries) before each entry.
+    """
+    specs = dict(catalog.encodings())
+    fingerprints([_request(spec, dict(spec.config)) for spec in specs.values()])
+    reports = {}
+    for done, (name, spec) in enumerate(specs.items()):
+        if progress is not None:
+            progress(name, done, len(specs))
+        reports[name] = _check_entry(spec, {})
+    return reports
+
+
+def _check_entry(spec: Spec, changes: Mapping[str, Any]) -> Report:
+    config = {**spec.config, **changes}
+    with seeded(0):
+        encoding = spec.make(**config)
+    extra: dict[str, dict[str, Any]] = {
+        "deterministic": {
+            "rebuild": lambda: spec.make(**config),
+            "elsewhere": fingerprints([_request(spec, config)])[0],
+        },
+        "generalises": {"name": spec.name if config == dict(spec.config) else None},
+    }
+    results = {}
+    for name in PROPERTIES:
+        found = MEASURES[name](pristine(encoding), **extra.get(name, {}))
+        results[name] = _result(found, spec.claim(name, config), _explained(spec, name, config))
+    return Report(spec.name, config, results)
+
+
+def _request(spec: Spec, config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any], int]:
+    try:
+        with seeded(0):
+            count = reach(spec.make(**config)).count
+    except Exception:
+        count = 0
+    return spec.name, config, count
+
+
+def _explained(spec: Spec, name: str, config: Mapping[str, Any]) -> str | None:
+    """Why the catalogue claims what it claims of a property under ``config``."""
+    why = spec.reasons.get(name)
+    for variant in spec.variants.values():
+        if variant.matches(config) and name in variant.claims and variant.reason:
+            why = variant.reason
+    return why
+
+
+def _result(found: Measurement, claimed: bool | None, explained: str | None) -> Result:
+    """The measurement with its claim; the catalogue's reason where they agree on a measurement."""
+    failed = found.holds is False and found.error is None
+    as_claimed = found.holds == claimed and explained is not None and not failed
+    reason = explained if as_claimed else found.reason
+    return Result(found.error, found.tolerance, found.holds, claimed, reason, found.figures)
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _plain(value: Any) -> Any:
+    """A configuration value for JSON; what JSON lacks is shown as text."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return str(value)
+    return value

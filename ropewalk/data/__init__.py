@@ -1,0 +1,1 @@
+"""Data that ships with ropewalk: an embedding slice and stored records; see NOTICE."""
