@@ -1,0 +1,1 @@
+"""The walk: from two equal tokens to rotation along several axes, step by step."""
