@@ -1,0 +1,489 @@
+"""The lab: the transformer at every door, the character task, trials and the stored race."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import ropewalk
+from ropewalk import positions as builders
+from ropewalk.core import Additive, Bias, Contextual, Encoding, Rotary
+from ropewalk.lab import statistics, text, trial
+from ropewalk.lab.transformer import Transformer
+
+RECORD = Path(ropewalk.__file__).parent / "data" / "records" / "race_walk.json"
+DIM, LAYERS, HEADS, VOCABULARY = 16, 2, 2, 11
+SIZES: dict[str, Any] = {"dim": DIM, "layers": LAYERS, "heads": HEADS}
+SMALL: dict[str, Any] = {
+    **SIZES,
+    "train_length": 12,
+    "lengths": (12, 24),
+    "run": 6,
+    "steps": 4,
+    "batch": 3,
+}
+SPOKEN = "ROMEO.\nIt is the east, and Juliet is the sun.\n" * 30
+
+
+class Gate(Contextual):
+    """A contextual encoding: each key fades by the summed gates of the keys up to the query."""
+
+    def bias(
+        self,
+        q: Tensor,
+        k: Tensor,
+        q_positions: Tensor,
+        kv_positions: Tensor,
+        allowed: Tensor | None,
+    ) -> Tensor:
+        gate = -k[..., 0].abs()[..., None, :].expand(*q.shape[:-1], k.shape[-2])
+        gate = gate if allowed is None else gate.masked_fill(~allowed, 0.0)
+        return gate.flip(-1).cumsum(-1).flip(-1)
+
+    @staticmethod
+    def reference(keys: Sequence[Sequence[float]], i: int, j: int) -> float:
+        return -sum(abs(keys[m][0]) for m in range(j, i + 1))
+
+
+def encoding_of(name: str, length: int = 64) -> Encoding | None:
+    config = trial.Trial(name, lengths=(length,), run=length, dim=DIM, heads=HEADS)
+    return trial.make_encoding(config)
+
+
+def where(encoding: Encoding | None, tokens: int) -> Tensor | None:
+    """Positions that this encoding accepts for ``tokens`` tokens."""
+    axes = 1 if encoding is None else encoding.axes
+    return None if axes == 1 else builders.grid(*(tokens, *(1 for _ in range(axes - 1))))
+
+
+def model_of(encoding: Encoding | None, seed: int = 0) -> Transformer:
+    torch.manual_seed(seed)
+    return Transformer(VOCABULARY, encoding, **SIZES).double()
+
+
+# --- the transformer -----------------------------------------------------------------------------
+
+
+def norm_of(x: list[float], weight: list[float]) -> list[float]:
+    mean = sum(v * v for v in x) / len(x)
+    return [v / math.sqrt(mean + torch.finfo(torch.float64).eps) * w
+            for v, w in zip(x, weight, strict=True)]  # fmt: skip
+
+
+def times(matrix: list[list[float]], x: list[float]) -> list[float]:
+    return [math.fsum(a * b for a, b in zip(row, x, strict=True)) for row in matrix]
+
+
+def gelu(v: float) -> float:
+    return v * 0.5 * (1 + math.erf(v / math.sqrt(2)))
+
+
+def plain_logits(model: Transformer, ids: list[int], at: list[int]) -> list[list[float]]:
+    """The model's logits by loops over tokens, heads and keys, in float64."""
+    encoding = model.encoding
+    w = {name: p.detach().tolist() for name, p in model.named_parameters()}
+    x = [list(w["embedding.weight"][i]) for i in ids]
+    if isinstance(encoding, Additive):
+        x = [[a + b for a, b in zip(row, encoding.reference(p, max(at) + 1), strict=True)]
+             for row, p in zip(x, at, strict=True)]  # fmt: skip
+    width = DIM // HEADS
+    for layer in range(LAYERS):
+        prefix = f"blocks.{layer}."
+        own = {k[len(prefix) :]: v for k, v in w.items() if k.startswith(prefix)}
+        qkv = [times(own["qkv.weight"], norm_of(row, own["norm.weight"])) for row in x]
+        mixed = [[0.0] * DIM for _ in ids]
+        for h in range(HEADS):
+            q, k, v = (
+                [row[part * DIM + h * width : part * DIM + (h + 1) * width] for row in qkv]
+                for part in range(3)
+            )
+            if isinstance(encoding, Rotary):
+                q = [encoding.reference(row, p) for row, p in zip(q, at, strict=True)]
+                k = [encoding.reference(row, p) for row, p in zip(k, at, strict=True)]
+            for i in range(len(ids)):
+                scores = []
+                for j in range(i + 1):
+                    score = sum(a * b for a, b in zip(q[i], k[j], strict=True)) / math.sqrt(width)
+                    if isinstance(encoding, Bias):
+                        score += encoding.reference(h, at[i], at[j])
+                    elif isinstance(encoding, Gate):
+                        score += Gate.reference(k, i, j)
+                    scores.append(score)
+                weights = [math.exp(s - max(scores)) for s in scores]
+                for c in range(width):
+                    mixed[i][h * width + c] = sum(weights[j] * v[j][c] for j in range(i + 1)) / sum(
+                        weights
+                    )
+        for i in range(len(ids)):
+            x[i] = [a + b for a, b in zip(x[i], times(own["out.weight"], mixed[i]), strict=True)]
+            wide = times(own["widen.weight"], norm_of(x[i], own["mlp_norm.weight"]))
+            narrow = times(own["narrow.weight"], [gelu(u) for u in wide])
+            x[i] = [a + b for a, b in zip(x[i], narrow, strict=True)]
+    return [times(w["head.weight"], norm_of(row, w["norm.weight"])) for row in x]
+
+
+DOORS = ["none", "sinusoidal", "normalised", "rope", "alibi", "gate"]
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_logits_equal_a_plain_restatement(name: str) -> None:
+    model = model_of(Gate() if name == "gate" else encoding_of(name), seed=3)
+    for parameter in model.parameters():  # norms start at 1 and would hide a missing weight
+        if parameter.dim() == 1:
+            torch.nn.init.uniform_(parameter.data, 0.5, 1.5)
+    ids = torch.randint(VOCABULARY, (2, 7))
+    at = torch.tensor([3, 4, 5, 9, 11, 12, 40])
+    found = model(ids, at)
+    for row in range(2):
+        expected = plain_logits(model, ids[row].tolist(), at.tolist())
+        torch.testing.assert_close(
+            found[row], torch.tensor(expected, dtype=torch.float64), rtol=1e-10, atol=1e-10
+        )
+
+
+@pytest.mark.parametrize("name", ["none", *sorted(ropewalk.encodings()), "gate"])
+def test_no_encoding_lets_the_future_change_the_past(name: str) -> None:
+    encoding = Gate() if name == "gate" else encoding_of(name)
+    model = model_of(encoding, seed=5)
+    ids = torch.randint(VOCABULARY, (1, 33))
+    changed = ids.clone()
+    changed[:, 20:] = (ids[:, 20:] + 1 + torch.randint(VOCABULARY - 1, (1, 13))) % VOCABULARY
+    first, second = (model(each, where(encoding, 33)) for each in (ids, changed))
+    torch.testing.assert_close(first[:, :20], second[:, :20], rtol=0, atol=1e-12)
+    assert (first[:, 20:] - second[:, 20:]).abs().amax(-1).min() > 1e-3
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "rope", "alibi"])
+def test_an_encoding_tells_equal_tokens_apart_and_none_does_not(name: str) -> None:
+    ids = torch.tensor([[4, 4, 7, 4, 7, 4]])
+    with_none, with_it = (model_of(encoding_of(each), seed=1)(ids)[0] for each in ("none", name))
+    same = torch.tensor([[4, 4, 4, 4]])
+    torch.testing.assert_close(
+        model_of(None, seed=1)(same)[0, 0], model_of(None, seed=1)(same)[0, 3], rtol=0, atol=1e-12
+    )
+    assert (with_none - with_it).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ["rope", "alibi"])
+def test_relative_encodings_do_not_see_a_shift_of_all_positions(name: str) -> None:
+    model = model_of(encoding_of(name), seed=2)
+    ids, at = torch.randint(VOCABULARY, (2, 9)), torch.arange(9)
+    torch.testing.assert_close(model(ids), model(ids, at + 100_000), rtol=0, atol=1e-9)
+    stretched = (model(ids) - model(ids, 2 * at)).abs().max()
+    assert stretched > 1e-4
+
+
+@pytest.mark.parametrize("name", ["learned", "rope"])
+def test_one_encoding_is_shared_by_all_layers_and_trains(name: str) -> None:
+    encoding = encoding_of(name)
+    model = model_of(encoding)
+    assert sum(isinstance(module, Encoding) for module in model.modules()) == 1
+    model(torch.randint(VOCABULARY, (2, 5))).mul(torch.randn(2, 5, VOCABULARY)).sum().backward()
+    for label, parameter in model.named_parameters():
+        assert parameter.grad is not None, label
+        assert parameter.grad.abs().max() > 0, label
+
+
+def test_the_transformer_refuses_what_is_no_encoding_and_sizes_that_do_not_fit() -> None:
+    with pytest.raises(TypeError, match=r"Encoding or None, got str; ropewalk\.make"):
+        Transformer(5, "rope")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="dim=10 must be a multiple of heads=4"):
+        Transformer(5, dim=10, heads=4)
+    with pytest.raises(ValueError, match="heads=4; q has 2 heads"):
+        Transformer(5, ropewalk.make("alibi", heads=4), **SIZES)(torch.tensor([[1, 2]]))
+
+
+# --- the task ------------------------------------------------------------------------------------
+
+
+def task_of(training: str = SPOKEN, validation: str = SPOKEN) -> text.Characters:
+    return text.Characters(text.encode(training), text.encode(validation))
+
+
+def test_ids_are_the_alphabets_and_other_characters_are_refused() -> None:
+    assert text.encode("\n !~").tolist() == [0, 1, 2, 95]
+    assert text.plays().vocabulary == 96
+    with pytest.raises(ValueError, match=r"'é' at character 3.*replace it"):
+        text.encode("cafés é")
+    with pytest.raises(ValueError, match=r"unknown play 'hamlet'; known: macbeth"):
+        text.play("hamlet")
+
+
+def test_the_packaged_plays_are_whole_works_and_validation_is_not_among_them() -> None:
+    assert not set(text.TRAINING) & set(text.VALIDATION)
+    task = text.plays()
+    assert len(task.training) == sum(len(text.play(name)) for name in text.TRAINING)
+    assert len(task.training) > 250_000
+    assert len(task.validation) > 80_000
+    for name in text.TRAINING + text.VALIDATION:
+        assert text.play(name).startswith("ACT "), name
+    held = text.play(text.VALIDATION[0])
+    training = "".join(map(text.play, text.TRAINING))
+    lines = {line for line in held.splitlines() if len(line) > 30}
+    assert len(lines) > 1000
+    assert not lines & set(training.splitlines())
+
+
+def test_batches_are_windows_of_the_training_text_in_an_order_that_the_seed_decides() -> None:
+    task = task_of(training="".join(map(chr, range(32, 127))), validation="x" * 9)
+    rows = task.batch(torch.Generator().manual_seed(4), 200, 20)
+    assert rows.shape == (200, 21)
+    assert (rows.diff(dim=1) == 1).all()  # consecutive characters of a text that counts
+    assert rows.min() == 1  # the first and the last window both occur
+    assert rows.max() == 95
+    assert torch.equal(rows, task.batch(torch.Generator().manual_seed(4), 200, 20))
+    assert not torch.equal(rows, task.batch(torch.Generator().manual_seed(5), 200, 20))
+    with pytest.raises(ValueError, match=r"length=95 needs 96 characters of training text.*are 95"):
+        task.batch(torch.Generator(), 1, 95)
+
+
+def test_windows_of_all_lengths_end_at_the_same_characters() -> None:
+    task = task_of(validation=(SPOKEN * 4)[:5000])
+    longest = task.windows(300, 300)
+    assert len(longest) == len(range(300, 5000, text.STRIDE))
+    for length in (1, 7, 200):
+        assert torch.equal(task.windows(length, 300), longest[:, -length - 1 :])
+    for row, end in zip(longest, range(300, 5000, text.STRIDE), strict=True):
+        assert torch.equal(row, task.validation[end - 300 : end + 1])
+    with pytest.raises(ValueError, match="length=301, longest=300"):
+        task.windows(301, 300)
+    with pytest.raises(ValueError, match=r"longest=5000.*there are 5000"):
+        task.windows(10, 5000)
+
+
+def test_bits_are_those_of_a_model_whose_probabilities_are_known() -> None:
+    generator = torch.Generator().manual_seed(0)
+    shuffled = "".join(random.Random(1).choices("abcdefgh", k=3000))
+    task = task_of(validation=shuffled)
+    table = torch.randn(96, 96, generator=generator, dtype=torch.float64)
+    found = task.bits(lambda ids: table[ids], 24, 60, 6)
+    assert len(found) == 4
+    log_p = table.log_softmax(-1)
+    for run in range(4):
+        expected, count = 0.0, 0
+        for end in range(60, 3000, text.STRIDE):
+            for i in range(end - 24 + 6 * run, end - 24 + 6 * run + 6):
+                expected -= log_p[task.validation[i], task.validation[i + 1]].item() / math.log(2)
+                count += 1
+        assert found[run] == pytest.approx(expected / count, rel=1e-12)
+    uniform = task.bits(lambda ids: torch.zeros(*ids.shape, 96), 60, 60, 60)
+    assert uniform == [pytest.approx(math.log2(96), rel=1e-12)]
+    assert task.bits(lambda ids: table[ids], 60, 60, 6)[-1] == pytest.approx(found[-1], rel=1e-12)
+    with pytest.raises(ValueError, match="length=24 must be a multiple of run=7"):
+        task.bits(lambda ids: table[ids], 24, 60, 7)
+
+
+# --- trials --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "learned", "rope", "alibi", "none"])
+def test_a_trial_is_the_same_bit_for_bit_whatever_came_before(name: str) -> None:
+    config, task = trial.Trial(name, seed=7, **SMALL), task_of()
+    torch.manual_seed(1)
+    first = trial.measured(config, task)
+    torch.manual_seed(2)
+    torch.rand(5)
+    state = torch.get_rng_state()
+    second = trial.measured(config, task)
+    assert json.dumps(first) == json.dumps(second)
+    assert torch.equal(state, torch.get_rng_state())  # no random number of ours was drawn
+    other = trial.measured(dataclasses.replace(config, seed=8), task)
+    assert other["loss"] != first["loss"]
+    assert json.loads(json.dumps(first))["config"]["seed"] == 7
+
+
+def test_a_trial_runs_on_one_thread_and_leaves_their_number_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[int] = []
+    batch = text.Characters.batch
+
+    def spy(self: text.Characters, *args: Any) -> Tensor:
+        seen.append(torch.get_num_threads())
+        return batch(self, *args)
+
+    monkeypatch.setattr(text.Characters, "batch", spy)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        trial.measured(trial.Trial("rope", **SMALL), task_of())
+        after = torch.get_num_threads()
+    finally:
+        torch.set_num_threads(before)
+    assert set(seen) == {1}
+    assert after == 2
+
+
+def test_models_start_from_the_same_weights_whatever_their_encoding() -> None:
+    models = [
+        trial.build(trial.Trial(name, seed=3, **SMALL), 96)
+        for name in ("none", "sinusoidal", "learned", "rope", "alibi", "integer")
+    ]
+    own = dict(models[0].named_parameters())
+    for model in models[1:]:
+        theirs = dict(model.named_parameters())
+        assert {name for name in theirs if not name.startswith("encoding.")} == set(own)
+        for name, value in own.items():
+            assert torch.equal(value, theirs[name]), name
+    again = trial.build(trial.Trial("none", seed=4, **SMALL), 96)
+    for name, value in again.named_parameters():
+        assert value.dim() == 1 or not torch.equal(value, own[name]), name
+
+
+def test_trials_of_one_seed_see_the_same_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Tensor] = []
+    batch = text.Characters.batch
+
+    def spy(self: text.Characters, *args: Any) -> Tensor:
+        seen.append(batch(self, *args))
+        return seen[-1]
+
+    monkeypatch.setattr(text.Characters, "batch", spy)
+    for name, seed in (("rope", 0), ("learned", 0), ("rope", 1)):
+        trial.measured(trial.Trial(name, seed=seed, **SMALL), task_of())
+    first, second, third = (torch.cat(seen[4 * i : 4 * i + 4]) for i in range(3))
+    assert torch.equal(first, second)
+    assert not torch.equal(first, third)
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "rope", "alibi", "none"])
+def test_the_loss_falls_on_a_trivial_text(name: str) -> None:
+    config = trial.Trial(name, **{**SMALL, "steps": 80, "rate": 1e-2})
+    task = task_of("ab" * 300, "ab" * 300)
+    record = trial.measured(config, task)
+    assert len(record["loss"]) == 10
+    assert record["loss"][0] > 3
+    assert record["loss"][-1] < 0.2
+    assert max(record["bits"]["12"]) < 0.2  # the first letter is given, the rest follows
+
+
+def test_a_configuration_that_cannot_run_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"unknown encoding 'rop'.*did you mean 'rope'"):
+        trial.Trial("rop")
+    with pytest.raises(ValueError, match=r"unknown task 'character'.*did you mean 'characters'"):
+        trial.Trial("rope", task="character")
+    with pytest.raises(ValueError, match=r"lengths=\(128, 200\) must be multiples of run=64"):
+        trial.Trial("rope", lengths=(128, 200))
+    with pytest.raises(ValueError, match="steps=0 must be at least 1"):
+        trial.Trial("rope", steps=0)
+    with pytest.raises(ValueError, match="dim=64 must be a multiple of heads=5"):
+        trial.Trial("rope", heads=5)
+    with pytest.raises(TypeError, match="rope has no argument 'bass'"):
+        trial.make_encoding(trial.Trial("rope", options=(("bass", 1.0),)))
+
+
+def test_options_reach_the_encoding() -> None:
+    encoding = trial.make_encoding(trial.Trial("rope", options=(("base", 100.0),)))
+    assert isinstance(encoding, ropewalk.RoPE)
+    assert encoding.spectrum.inv_freq[1] == pytest.approx(100.0 ** (-2 / 16))
+
+
+# --- statistics ----------------------------------------------------------------------------------
+
+
+def test_intervals_that_touch_do_not_tell_encodings_apart() -> None:
+    assert statistics.summary([3.0, 1.0, 2.5]) == (2.5, 1.0, 3.0)
+    assert statistics.compare([1.0, 1.2, 1.1], [1.3, 1.21, 1.5]) == "lower"
+    assert statistics.compare([1.3, 1.21, 1.5], [1.0, 1.2, 1.1]) == "higher"
+    assert statistics.compare([1.0, 1.3, 1.1], [1.3, 1.4, 1.5]) == "not distinguishable"
+    with pytest.raises(ValueError, match="finite"):
+        statistics.summary([1.0, math.nan])
+    with pytest.raises(ValueError, match="at least one"):
+        statistics.summary([])
+
+
+def test_chance_is_that_of_equal_distributions() -> None:
+    assert statistics.chance(3) == pytest.approx(0.1)
+    values = torch.rand(20_000, 2, 3, generator=torch.Generator().manual_seed(0))
+    low, high = values.amin(-1), values.amax(-1)
+    apart = (high[:, 0] < low[:, 1]) | (high[:, 1] < low[:, 0])
+    assert apart.double().mean().item() == pytest.approx(0.1, abs=0.01)
+
+
+# --- the stored race -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def stored() -> dict[str, Any]:
+    return json.loads(RECORD.read_text(encoding="utf-8"))
+
+
+def test_the_stored_race_has_its_shape(stored: dict[str, Any]) -> None:
+    assert stored["kind"] == "race"
+    assert stored["task"] == "characters"
+    assert stored["unit"] == "bits per character"
+    assert stored["train_length"] == 128
+    assert stored["lengths"] == [128, 256, 512, 1024]
+    assert stored["seeds"] == 3
+    assert [c["encoding"] for c in stored["curves"]] == ["sinusoidal", "rope", "alibi", "none"]
+    assert (RECORD.parents[3] / stored["script"]).name == "walk_race.py"
+    for key in ("text", "scored", "interval", "versions", "config"):
+        assert stored[key], key
+    for curve in stored["curves"]:
+        for i in range(4):
+            assert len(curve["values"][i]) == 3
+            assert all(0 < value < math.log2(96) for value in curve["values"][i])
+
+
+def test_the_stored_race_agrees_with_itself(stored: dict[str, Any]) -> None:
+    trials, lengths = stored["trials"], stored["lengths"]
+    assert len(trials) == 12
+    assert len({(t["config"]["encoding"], t["config"]["seed"]) for t in trials}) == 12
+    shared = [
+        {k: v for k, v in t["config"].items() if k not in ("encoding", "seed")} for t in trials
+    ]
+    assert all(each == shared[0] for each in shared)
+    assert all(stored["config"][k] == v for k, v in shared[0].items() if k != "options")
+    for each in trials:
+        assert [len(each["bits"][str(n)]) for n in lengths] == [n // 64 for n in lengths]
+    for curve in stored["curves"]:
+        for i, n in enumerate(lengths):
+            by_seed = {
+                t["config"]["seed"]: t["bits"][str(n)][-1]
+                for t in trials
+                if t["config"]["encoding"] == curve["encoding"]
+            }
+            assert curve["values"][i] == [by_seed[0], by_seed[1], by_seed[2]]
+            low, median, high = sorted(curve["values"][i])
+            assert (curve["low"][i], curve["median"][i], curve["high"][i]) == (low, median, high)
+    assert stored["curves"] == statistics.curves(trials)
+    assert stored["comparisons"] == statistics.comparisons(stored["curves"], lengths)
+
+
+def test_the_stored_race_was_run_on_the_packaged_text(stored: dict[str, Any]) -> None:
+    names = set(text.TRAINING + text.VALIDATION)
+    assert set(stored["text_sha256"]) == names
+    for name in names:
+        digest = hashlib.sha256(text.play(name).encode("ascii")).hexdigest()
+        assert stored["text_sha256"][name] == digest, name
+    rows = text.plays().windows(128, 1024)
+    assert stored["scored_characters"] == len(rows) * 64
+
+
+def test_the_stored_race_separates_alibi_at_four_times_the_length(stored: dict[str, Any]) -> None:
+    curves = {curve["encoding"]: curve for curve in stored["curves"]}
+    for other in ("rope", "sinusoidal"):
+        assert curves["alibi"]["high"][2] < curves[other]["low"][2]
+
+
+def test_a_stored_configuration_still_runs(stored: dict[str, Any]) -> None:
+    config = dict(stored["trials"][1]["config"])
+    config.update(lengths=tuple(config["lengths"]), options=tuple(config["options"].items()))
+    assert trial.Trial(config["encoding"], seed=config["seed"]) == trial.Trial(**config)
+    config.update(steps=2, lengths=(128, 256))
+    record = json.loads(json.dumps(trial.run(trial.Trial(**config))))
+    old = stored["trials"][1]
+    assert record.keys() == old.keys()
+    assert record["config"].keys() == old["config"].keys()
+    assert record["parameters"] == old["parameters"]
+    assert [len(record["bits"][n]) for n in ("128", "256")] == [2, 4]
