@@ -1,0 +1,1 @@
+"""Reports: figures for papers and the self-contained page of the walk."""
