@@ -1,0 +1,7 @@
+"""``python -m ropewalk``."""
+
+import sys
+
+from ropewalk.cli import main
+
+sys.exit(main())

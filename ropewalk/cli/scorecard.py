@@ -1,0 +1,39 @@
+"""The table of encodings against properties, shared by ``walk`` and ``check all``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+WORDS = {True: "yes", False: "no", None: "–"}
+
+
+def mark(holds: bool | None, claimed: bool | None) -> str:
+    """Yes, no or not applicable; ``!`` where measurement and claim differ."""
+    return WORDS[holds] + ("!" if claimed is not None and claimed != holds else "")
+
+
+def scorecard(card: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Any:
+    """A rich table with a row an encoding; ``card[encoding][property]`` has holds and claimed."""
+    from rich.table import Table
+
+    rows = list(card.values())
+    properties = [key for key in rows[0] if any(_says_something(row[key]) for row in rows)]
+    table = Table(
+        box=None,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        header_style="bold",
+        caption="columns: " + ", ".join(properties) + "; – does not apply",
+        caption_justify="left",
+    )
+    table.add_column("encoding", no_wrap=True)
+    for key in properties:
+        table.add_column(key[:4], no_wrap=True)
+    for name, row in card.items():
+        table.add_row(name, *(mark(row[key]["holds"], row[key]["claimed"]) for key in properties))
+    return table
+
+
+def _says_something(cell: Mapping[str, Any]) -> bool:
+    return cell["holds"] is not None or cell["error"] is not None

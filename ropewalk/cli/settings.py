@@ -1,0 +1,37 @@
+"""``--set key=value`` as keyword arguments."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+
+def parse(settings: list[str] | None) -> dict[str, Any]:
+    """``["base=5e5", "layout=half"]`` as ``{"base": 500000.0, "layout": "half"}``.
+
+    A value that is a Python literal is read as one, anything else as text.
+
+    Raises:
+        ValueError: no ``=``, an empty key, or a key given twice.
+    """
+    result: dict[str, Any] = {}
+    for setting in settings or []:
+        key, equals, value = setting.partition("=")
+        key = key.strip().replace("-", "_")
+        if not equals or not key.isidentifier():
+            raise ValueError(f"--set {setting!r} must be KEY=VALUE, such as --set base=500000")
+        if key in result:
+            raise ValueError(f"--set gives {key!r} twice; state it once")
+        result[key] = _value(value.strip())
+    return result
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("true", "false", "none", "null"):
+        return {"true": True, "false": False}.get(text.lower())
+    if len(text) > 1000:
+        return text
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text

@@ -1,0 +1,157 @@
+"""``ropewalk walk [TEXT]``: the story of positional encodings, measured on real embeddings."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ropewalk.cli.output import FINE, NO, console, print_json
+
+DEFAULT_TEXT = "The dog chased another dog"
+
+
+def walk(
+    text: Annotated[str, typer.Argument(help="A sentence; best with a repeated word.")] = (
+        DEFAULT_TEXT
+    ),
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Whose embeddings: a local folder, `smollm2` (the packaged model) or a hub id. "
+            "Without it, the words of SmolLM2-135M that ship with ropewalk."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the page, one self-contained HTML file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+) -> int:
+    """Walk from two equal tokens to rotation along n axes: measured, step by step."""
+    if out is not None:
+        _require_writable(out)
+    from ropewalk.walk.journey import walk as run
+
+    with _progress(quiet=as_json) as tell:
+        found = run(text, model, on_step=tell)
+    if out is not None:
+        from ropewalk.report.page import render_walk
+
+        _write(out, render_walk(found.as_page()))
+    if as_json:
+        print_json(found.as_dict())
+    else:
+        _draw(found, out)
+    agree = all(
+        cell["claimed"] is None or cell["claimed"] == cell["holds"]
+        for row in found.scorecard.values()
+        for cell in row.values()
+    )
+    return FINE if agree else NO
+
+
+class _progress:
+    """A spinner with the name of the stage on stderr, where a person watches."""
+
+    def __init__(self, quiet: bool) -> None:
+        from rich.console import Console
+
+        err = Console(stderr=True)
+        self._status = err.status("walking") if err.is_terminal and not quiet else None
+
+    def __enter__(self):
+        if self._status is None:
+            return None
+        status = self._status
+        status.start()
+        return lambda name: status.update(f"walking: {name}")
+
+    def __exit__(self, *_: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+
+def _require_writable(path: Path) -> None:
+    """Fail before the work, not after it.
+
+    Raises:
+        ValueError: the folder does not exist, or the path is a folder or cannot be written.
+    """
+    folder = path.parent
+    if not folder.is_dir():
+        raise ValueError(f"--out {path}: folder {folder} does not exist; create it first")
+    if path.is_dir():
+        raise ValueError(f"--out {path} is a folder; name a file in it, such as {path}/walk.html")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise ValueError(f"--out {path} cannot be written; choose a place where you may write")
+
+
+def _write(path: Path, page: str) -> None:
+    """The page, whole or not at all: written beside and moved into place."""
+    if path.exists() and not path.is_file():
+        path.write_text(page, encoding="utf-8")
+        return
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(page)
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _draw(found: Any, out: Path | None) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from ropewalk.cli.scorecard import scorecard
+
+    screen = console()
+    tokens = " ".join(f"[{token}]" for token in found.embedded.tokens)
+    screen.print(Text(f"ropewalk walk — {tokens}", style="bold"))
+    screen.print(Text(found.embedded.source, style="dim"))
+    for place, step in enumerate(found.steps, 1):
+        head = Text(f"\n{place}  {step.title}", style="bold")
+        head.append(f"  [{step.evidence}]", style="dim")
+        screen.print(head)
+        screen.print(Padding(Text(step.question, style="italic"), (0, 0, 0, 3), expand=False))
+        screen.print(Padding(Text(step.verdict), (0, 0, 0, 3), expand=False))
+    screen.print(Text("\nScorecard", style="bold"))
+    screen.print(scorecard(found.scorecard))
+    if found.race:
+        screen.print(Text(f"\n{_race_title(found.race)}", style="bold"))
+        screen.print(_race(found.race))
+    screen.print(
+        Text(f"\npage: {out}" if out else "\n--out walk.html writes the page with the figures")
+    )
+
+
+def _race_title(race: Any) -> str:
+    return (
+        f"Trained at {race['train_length']} characters, read at longer ones "
+        f"({race['unit']}, {race['seeds']} seeds)"
+    )
+
+
+def _race(race: Any) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("encoding")
+    for length in race["lengths"]:
+        table.add_column(f"{length:,}", justify="right")
+    for curve in race["curves"]:
+        spans = zip(curve["median"], curve["low"], curve["high"], strict=True)
+        table.add_row(curve["encoding"], *(f"{m:.2f} [{lo:.2f}, {hi:.2f}]" for m, lo, hi in spans))
+    return table

@@ -1,0 +1,198 @@
+"""The command line: one JSON document, one line of complaint, three exit statuses, no traceback."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ropewalk.cli import main
+from ropewalk.cli.settings import parse
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMANDS = ("walk", "encodings", "show", "check")
+
+
+def run(capsys, *arguments: str) -> tuple[int, str, str]:
+    status = main(arguments)
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def fails_in_one_line(capsys, *arguments: str) -> str:
+    status, out, err = run(capsys, *arguments)
+    assert status == 2, (status, out, err)
+    assert out == ""
+    assert err.startswith("ropewalk: ")
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    return err
+
+
+def test_encodings_lists_the_catalogue(capsys):
+    status, out, err = run(capsys, "encodings", "--json")
+    assert (status, err) == (0, "")
+    names = [entry["name"] for entry in json.loads(out)["encodings"]]
+    expected = "alibi axial binary integer learned normalised p_rope rope sinusoidal"
+    assert sorted(names) == expected.split()
+    status, out, _ = run(capsys, "encodings")
+    assert status == 0
+    assert all(name in out for name in names)
+
+
+def test_show_json_and_text(capsys):
+    status, out, _ = run(capsys, "show", "rope", "--set", "base=500000", "--json")
+    shown = json.loads(out)
+    assert status == 0
+    assert shown["config"] == {"head_dim": 64, "base": 500000}
+    assert shown["spectrum"]["freqs"][0][1] == pytest.approx(500000 ** (-2 / 64), rel=1e-15)
+    status, out, _ = run(capsys, "show", "axial")
+    assert status == 0
+    assert "spectrum: 32 pairs" in out
+
+
+def test_check_one_json_has_the_fixed_shape(capsys):
+    status, out, err = run(capsys, "check", "alibi", "--json")
+    document = json.loads(out)
+    assert (status, err) == (0, "")
+    assert set(document) >= {"encoding", "config", "properties"}
+    assert document["config"] == {"heads": 8}
+    for result in document["properties"].values():
+        assert set(result) >= {"error", "tolerance", "holds", "claimed", "reason"}
+    assert document["properties"]["bounded"]["holds"] is False
+    assert document["properties"]["norm"]["holds"] is None
+
+
+def test_check_says_no_where_a_claim_is_wrong(capsys, monkeypatch):
+    from ropewalk import catalog
+
+    spec = catalog.get("alibi")
+    wrong = type(spec)(**{**vars(spec), "claims": {**spec.claims, "bounded": True}})
+    monkeypatch.setitem(catalog._registry, "alibi", wrong)
+    status, out, _ = run(capsys, "check", "alibi")
+    assert status == 1
+    assert "no!" in out
+
+
+def test_variant_claims_follow_the_configuration(capsys):
+    status, out, _ = run(capsys, "check", "rope", "--set", "phases=float32", "--json")
+    properties = json.loads(out)["properties"]
+    assert status == 0
+    assert properties["precision"]["holds"] is False
+    assert properties["precision"]["claimed"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("show", "rpoe"), ("rpoe", "did you mean 'rope'")),
+        (("check", "sinusodal"), ("did you mean 'sinusoidal'",)),
+        (("show", "rope", "--set", "head_dim=63"), ("head_dim=63", "even", "64")),
+        (("show", "rope", "--set", "head_dim"), ("--set 'head_dim'", "KEY=VALUE")),
+        (("show", "rope", "--set", "bse=1"), ("bse", "base")),
+        (("show", "rope", "--set", "base=-1"), ("base", "above 0")),
+        (("show", "rope", "--set", "base=nan"), ("base",)),
+        (("show", "rope", "--set", "base=1", "--set", "base=2"), ("twice",)),
+        (("show", "rope", "--set", "layout=neox"), ("layout='neox'", "half", "interleaved")),
+        (("show", "rope", "--set", "head_dim=1e400"), ("head_dim",)),
+        (("show", "alibi", "--set", "heads=0"), ("heads=0", "at least 1")),
+        (("show", "learned", "--set", "length=-4"), ("length=-4",)),
+        (("show", "binary", "--set", "bits=99"), ("bits=99", "at most")),
+        (("check", "all", "--set", "dim=4"), ("--set",)),
+        (("walk", "cat", "--out", "/nonexistent/dir/x.html"), ("/nonexistent/dir",)),
+        (("walk", "cat", "--out", "/"), ("folder",)),
+        (("walk", ""), ("text",)),
+        (("walk", "   "), ("text",)),
+        (("walk", "xyzzyqwerty dog"), ("xyzzyqwerty", "smollm2")),
+        (("walk", "cat", "--model", "/nonexistent/model"), ("/nonexistent/model",)),
+        (("wlak",), ("walk",)),
+        (("walk", "--jsn"), ("--json",)),
+        (("show",), ("NAME", "name")),
+    ],
+)
+def test_wrong_input_gives_one_line(capsys, arguments, says):
+    message = fails_in_one_line(capsys, *arguments)
+    assert any(word in message for word in says), message
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(capsys, command):
+    status, out, _ = run(capsys, command, "--help")
+    assert status == 0
+    assert f"Example: ropewalk {command}" in out
+    assert "--json" in out
+
+
+def test_no_arguments_print_the_help(capsys):
+    status, out, err = run(capsys)
+    assert (status, err) == (0, "")
+    assert all(command in out for command in COMMANDS)
+
+
+def test_version_names_the_kernel(capsys):
+    status, out, _ = run(capsys, "--version")
+    assert status == 0
+    assert "kernel:" in out
+    assert out.count("\n") == 1
+
+
+def test_help_is_quick_and_loads_nothing_heavy():
+    code = (
+        "import sys; from ropewalk.cli import main; main(['--help']); "
+        "print(sorted({'torch', 'numpy', 'rich', 'transformers'} & set(sys.modules)))"
+    )
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert result.stdout.splitlines()[-1] == "[]", result.stdout
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert used < 3, "start-up loads something it should not"
+
+
+def test_a_closed_pipe_is_no_traceback():
+    command = f"{sys.executable} -m ropewalk encodings --json | head -c 10"
+    result = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert "Traceback" not in result.stderr
+
+
+QUIET = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
+words = st.text(max_size=20) | st.sampled_from(["--json", "--set", "--help", "-h", "--", "rope"])
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=QUIET)
+@given(st.sampled_from(["encodings", "show", "nonsense", ""]), st.lists(words, max_size=4))
+def test_fuzzed_arguments_never_raise(capsys, command, rest):
+    status = main([command, *rest])
+    capsys.readouterr()
+    assert status in (0, 1, 2)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=QUIET)
+@given(st.sampled_from(["head_dim", "base", "layout", "rotary_dim", "scaling"]), st.text())
+def test_fuzzed_settings_never_raise(capsys, key, value):
+    status = main(["show", "rope", "--json", f"--set={key}={value}"])
+    out, err = capsys.readouterr()
+    assert status in (0, 2)
+    assert err.count("\n") == (1 if status else 0)
+    if status == 0:
+        json.loads(out)
+
+
+def test_settings_are_read_as_literals_or_text():
+    assert parse(["a=1", "b=2.5", "c=half", "d=[1, 2]", "e=true", "f=none", "g-h=x=y"]) == {
+        "a": 1,
+        "b": 2.5,
+        "c": "half",
+        "d": [1, 2],
+        "e": True,
+        "f": None,
+        "g_h": "x=y",
+    }
