@@ -147,11 +147,11 @@ def _race_title(race: Any) -> str:
 def _race(race: Any) -> Any:
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("encoding")
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("encoding", no_wrap=True)
     for length in race["lengths"]:
-        table.add_column(f"{length:,}", justify="right")
+        table.add_column(f"{length:,}", no_wrap=True)
     for curve in race["curves"]:
         spans = zip(curve["median"], curve["low"], curve["high"], strict=True)
-        table.add_row(curve["encoding"], *(f"{m:.2f} [{lo:.2f}, {hi:.2f}]" for m, lo, hi in spans))
+        table.add_row(curve["encoding"], *(f"{m:.2f} ({lo:.2f}–{hi:.2f})" for m, lo, hi in spans))
     return table

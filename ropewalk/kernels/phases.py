@@ -12,6 +12,7 @@ import math
 import torch
 from torch import Tensor
 
+from ropewalk.kernels.opaque import opaque
 from ropewalk.kernels.steps import Steps
 from ropewalk.positions.contract import integer_positions
 
@@ -115,45 +116,8 @@ def _table_shape(positions: Tensor, steps: Tensor) -> list[int]:
     return [*lead, pairs]
 
 
-@torch.library.custom_op("ropewalk::phase_tables", mutates_args=())
-def phase_tables(
-    positions: Tensor, steps: Tensor, factor: float, dtype: torch.dtype
-) -> tuple[Tensor, Tensor]:
-    """cos and sin of the phases of integer positions, times ``factor``, in ``dtype``."""
-    _same_device(positions, steps)
-    sine, cosine = sincos(phase(_as_planes(positions, steps.shape[-2]), steps), dtype, factor)
-    return cosine, sine
-
-
-@torch.library.custom_op("ropewalk::float_tables", mutates_args=())
-def float_tables(
-    positions: Tensor, inv_freq: Tensor, factor: float, dtype: torch.dtype
-) -> tuple[Tensor, Tensor]:
-    """cos and sin of position · inv_freq multiplied in inv_freq's own float dtype.
-
-    This is the usual product, with its rounding: in float32 it errs by 4.8e-3 rad at position
-    131,072. It exists for comparison with models that were trained on it.
-    """
-    _same_device(positions, inv_freq)
-    planes = _as_planes(positions, inv_freq.shape[-2]).to(inv_freq.dtype)
-    if inv_freq.dim() == 3:
-        planes = planes.unsqueeze(-3)
-    angle = planes[..., 0, None] * inv_freq[..., 0, None, :]
-    for axis in range(1, inv_freq.shape[-2]):
-        angle = angle + planes[..., axis, None] * inv_freq[..., axis, None, :]
-    angle = angle.to(dtype)
-    return angle.cos() * factor, angle.sin() * factor
-
-
-@phase_tables.register_fake
-def _(positions, steps, factor, dtype):
-    shape = _table_shape(positions, steps)
-    return positions.new_empty(shape, dtype=dtype), positions.new_empty(shape, dtype=dtype)
-
-
-@float_tables.register_fake
-def _(positions, inv_freq, factor, dtype):
-    shape = _table_shape(positions, inv_freq)
+def _empty_tables(positions, frequencies, factor, dtype):
+    shape = _table_shape(positions, frequencies)
     return positions.new_empty(shape, dtype=dtype), positions.new_empty(shape, dtype=dtype)
 
 
@@ -179,8 +143,44 @@ def _vmap(op):
     return rule
 
 
-phase_tables.register_vmap(_vmap(phase_tables))
-float_tables.register_vmap(_vmap(float_tables))
+@opaque(
+    "phase_tables(Tensor positions, Tensor steps, float factor, ScalarType dtype)"
+    " -> (Tensor, Tensor)",
+    fake=_empty_tables,
+    vmap=_vmap,
+)
+def phase_tables(
+    positions: Tensor, steps: Tensor, factor: float, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """cos and sin of the phases of integer positions, times ``factor``, in ``dtype``."""
+    _same_device(positions, steps)
+    sine, cosine = sincos(phase(_as_planes(positions, steps.shape[-2]), steps), dtype, factor)
+    return cosine, sine
+
+
+@opaque(
+    "float_tables(Tensor positions, Tensor inv_freq, float factor, ScalarType dtype)"
+    " -> (Tensor, Tensor)",
+    fake=_empty_tables,
+    vmap=_vmap,
+)
+def float_tables(
+    positions: Tensor, inv_freq: Tensor, factor: float, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """cos and sin of position · inv_freq multiplied in inv_freq's own float dtype.
+
+    This is the usual product, with its rounding: in float32 it errs by 4.8e-3 rad at position
+    131,072. It exists for comparison with models that were trained on it.
+    """
+    _same_device(positions, inv_freq)
+    planes = _as_planes(positions, inv_freq.shape[-2]).to(inv_freq.dtype)
+    if inv_freq.dim() == 3:
+        planes = planes.unsqueeze(-3)
+    angle = planes[..., 0, None] * inv_freq[..., 0, None, :]
+    for axis in range(1, inv_freq.shape[-2]):
+        angle = angle + planes[..., axis, None] * inv_freq[..., axis, None, :]
+    angle = angle.to(dtype)
+    return angle.cos() * factor, angle.sin() * factor
 
 
 def tables(

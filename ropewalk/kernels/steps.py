@@ -9,10 +9,15 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from ropewalk.kernels.opaque import opaque
 from ropewalk.spectra import Spectrum
 
 
-@torch.library.custom_op("ropewalk::steps", mutates_args=())
+def _empty_steps(written: str, device: torch.device | None) -> torch.Tensor:
+    return torch.empty_like(torch.tensor(json.loads(written), dtype=torch.int64), device=device)
+
+
+@opaque("steps(str written, Device? device) -> Tensor", fake=_empty_steps)
 def written_steps(written: str, device: torch.device | None) -> torch.Tensor:
     """The int64 tensor of :attr:`Spectrum.written_steps`, for graphs that hold a spectrum.
 
@@ -20,11 +25,6 @@ def written_steps(written: str, device: torch.device | None) -> torch.Tensor:
     as text they reach nothing but this operator.
     """
     return torch.tensor(json.loads(written), dtype=torch.int64, device=device)
-
-
-@written_steps.register_fake
-def _(written, device):
-    return torch.empty_like(torch.tensor(json.loads(written), dtype=torch.int64), device=device)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,39 @@
+"""Operators that compilers do not see into.
+
+Registered directly with the dispatcher: ``torch.library.custom_op`` would load the whole compiler
+at the first call, two seconds in every process that rotates anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+_library = torch.library.Library("ropewalk", "FRAGMENT")
+
+
+def opaque(schema: str, *, fake: Callable[..., Any], vmap: Callable[..., Any] | None = None):
+    """Register the decorated function as the operator ``ropewalk::<schema>``.
+
+    Args:
+        schema: ``name(Tensor x, …) -> …``, without aliasing or mutation.
+        fake: shapes and dtypes of the results, for compilers and fake tensors.
+        vmap: makes the rule of ``torch.vmap`` from the operator.
+
+    Returns:
+        A decorator that returns the operator.
+    """
+    name = schema.partition("(")[0]
+
+    def register(function: Callable[..., Any]) -> torch._ops.OpOverload:
+        _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+        _library.impl(name, function, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"ropewalk::{name}", fake, lib=_library)
+        operator = getattr(torch.ops.ropewalk, name).default
+        if vmap is not None:
+            torch.library.register_vmap(f"ropewalk::{name}", vmap(operator), lib=_library)
+        return operator
+
+    return register
