@@ -66,7 +66,10 @@ def attend(
         raise TypeError(_no_door(encoding))
     if isinstance(encoding, Bias) and encoding.heads != q.shape[-3]:
         raise ValueError(f"encoding has heads={encoding.heads}; q has {q.shape[-3]} heads")
-    mask = _Mask(q.shape[-2], k.shape[-2], causal, window, _segments(segments, q, k))
+    segments = _segments(segments, q, k)
+    if segments is not None:
+        q, k, v = _without_padding(q, k, v, segments)
+    mask = _Mask(q.shape[-2], k.shape[-2], causal, window, segments)
     if encoding is None:
         _refuse_encoded(k_encoded)
         return _fused(q, k, v, scale, mask)
@@ -176,6 +179,16 @@ def _segments(segments: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
     if q.shape[-2] > k.shape[-2]:
         raise ValueError("segments belong to keys; queries beyond them have none")
     return segments
+
+
+def _without_padding(
+    q: Tensor, k: Tensor, v: Tensor, segments: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k and v with zeros at padding: an unset cache slot may hold nan, and 0 · nan is nan."""
+    padding = segments[..., None] < 0
+    padding = padding.unsqueeze(-3) if padding.dim() == 3 else padding
+    asking = padding.narrow(-2, k.shape[-2] - q.shape[-2], q.shape[-2])
+    return q.masked_fill(asking, 0), k.masked_fill(padding, 0), v.masked_fill(padding, 0)
 
 
 class _Mask:

@@ -774,3 +774,19 @@ def test_what_is_refused_is_named(message, call):
 def test_additive_encodings_are_a_type_error():
     with pytest.raises(TypeError, match="is additive"):
         attend(Q, K, V, ropewalk.make("learned", dim=8))
+
+
+def test_nan_at_padding_reaches_nobody():
+    """An unset cache slot holds anything; 0 · nan is nan unless it is left out."""
+    draw = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(1, 2, 6, 8, generator=draw) for _ in range(3))
+    mask = torch.tensor([[0, 0, 1, 1, 1, 1]])
+    segments = ropewalk.positions.mask_segments(mask)
+    clean = ropewalk.attend(q, k, v, ropewalk.RoPE(8), segments=segments)
+    for x in (q, k, v):
+        x[:, :, :2] = float("nan")
+    inputs = [x.requires_grad_() for x in (q, k, v)]
+    poisoned = ropewalk.attend(*inputs, ropewalk.RoPE(8), segments=segments)
+    assert torch.equal(poisoned, clean)
+    for gradient in torch.autograd.grad(poisoned, inputs, torch.ones_like(poisoned)):
+        assert torch.isfinite(gradient).all()

@@ -791,3 +791,21 @@ def test_a_slip_in_a_name_is_forgiven_with_advice(name, cut, data):
     slip = name[:cut] + data.draw(st.sampled_from("xyz")) + name[cut:]
     with pytest.raises(ValueError, match=r"did you mean '\w+'\?"):
         ropewalk.make(slip)
+
+
+@pytest.mark.parametrize("where", [[-1], [18], [0, 3, 2**40]])
+def test_compiled_learned_tables_check_their_bounds_too(where):
+    table = ropewalk.make("learned", dim=4, length=20, row_offset=2)
+    compiled = torch.compile(table.encode, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(torch.arange(18)), table.encode(torch.arange(18)))
+    with pytest.raises(ValueError, match="outside this learned table of 20 rows"):
+        compiled(torch.tensor(where))
+
+
+def test_rope_takes_head_dim_by_name():
+    assert ropewalk.RoPE(head_dim=64).spectrum == ropewalk.RoPE(64).spectrum
+    for arguments in ({}, {"spectrum": 64, "head_dim": 64}):
+        with pytest.raises(TypeError, match="a Spectrum or head_dim"):
+            ropewalk.RoPE(**arguments)
+    with pytest.raises(TypeError, match="got str"):
+        ropewalk.RoPE("64")

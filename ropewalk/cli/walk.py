@@ -82,15 +82,38 @@ def _require_writable(path: Path) -> None:
     """
     folder = path.parent
     if not folder.is_dir():
-        raise ValueError(f"--out {path}: folder {folder} does not exist; create it first")
+        what = "is not a folder; choose one" if folder.exists() else "does not exist; create it"
+        raise ValueError(f"--out {path}: {folder} {what} first")
     if path.is_dir():
         raise ValueError(f"--out {path} is a folder; name a file in it, such as {path}/walk.html")
-    if not os.access(path if path.exists() else folder, os.W_OK):
-        raise ValueError(f"--out {path} cannot be written; choose a place where you may write")
+    try:
+        if path.exists() and not path.is_file():
+            with path.open("w"):
+                return
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise _unwritable(path, error) from error
 
 
 def _write(path: Path, page: str) -> None:
-    """The page, whole or not at all: written beside and moved into place."""
+    """The page, whole or not at all: written beside and moved into place.
+
+    Raises:
+        ValueError: it cannot be written.
+    """
+    try:
+        _replace(path, page)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> ValueError:
+    return ValueError(
+        f"--out {path} cannot be written: {error.strerror or error}; choose another place"
+    )
+
+
+def _replace(path: Path, page: str) -> None:
     if path.exists() and not path.is_file():
         path.write_text(page, encoding="utf-8")
         return
@@ -127,6 +150,8 @@ def _draw(found: Any, out: Path | None) -> None:
         screen.print(head)
         screen.print(Padding(Text(step.question, style="italic"), (0, 0, 0, 3), expand=False))
         screen.print(Padding(Text(step.verdict), (0, 0, 0, 3), expand=False))
+        for remark in step.remarks:
+            screen.print(Padding(Text(remark, style="dim"), (0, 0, 0, 3), expand=False))
     screen.print(Text("\nScorecard", style="bold"))
     screen.print(scorecard(found.scorecard))
     if found.race:

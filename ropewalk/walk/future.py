@@ -106,6 +106,7 @@ def run(text: Embedded) -> Step:
             "precision": precision,
             **usage,
         },
+        remarks=_literature(record),
     )
 
 
@@ -123,11 +124,14 @@ def _usage(record: dict[str, Any] | None, figures: dict[str, Figure]) -> dict[st
         figures[key] = Figure(
             row["after"] / row["before"],
             f"perplexity after ÷ before, {row['band']}, {row['length']} tokens",
+            row["band"] == "slowest quarter position-free",
         )
     for row in record["quantised"]:
         key = f"int{row['bits']}_{row['when'].replace(' ', '_')}"
         figures[key] = Figure(
-            row["error"], f"relative squared error of {row['bits']}-bit keys, {row['when']}"
+            row["error"],
+            f"relative squared error of {row['bits']}-bit keys, {row['when']}",
+            row["bits"] == 4,
         )
     return {
         "usage": [{"pair": c, "share": rounded(s)} for c, s in enumerate(shares)],
@@ -143,6 +147,12 @@ def _usage(record: dict[str, Any] | None, figures: dict[str, Figure]) -> dict[st
             for r in record["quantised"]
         ],
     }
+
+
+def _literature(record: dict[str, Any] | None) -> tuple[str, ...]:
+    """The papers on both sides, a line each."""
+    entries = [] if record is None else record["literature"]
+    return tuple(f"{entry['authors']} ({entry['year']}): {entry['claim']}" for entry in entries)
 
 
 def _on_bands(record: dict[str, Any] | None) -> tuple[str, ...]:

@@ -89,13 +89,21 @@ def run(text: Embedded) -> Step:
                 }
             )
     raw = {bar["code"]: bar["raw"] for bar in bars}
+    kinds = {
+        "raw": ("db", "word over code, dB"),
+        "scaled": ("scaled_db", "the same with embeddings × √D"),
+        "layernorm": ("layernorm", "separation from the position before, after LayerNorm"),
+        "rmsnorm": ("rmsnorm", "separation from the position before, after RMSNorm"),
+    }
     lost = max(b["layernorm"] for b in bars if b["code"].startswith(("integer", "normalised")))
     kept = min(b["layernorm"] for b in bars if b["code"].startswith(("binary", "sinusoidal")))
     name = text.tokens[token].strip() or text.tokens[token]
     figures = {"word_norm": Figure(word.norm().item(), f"‖e‖ of “{name}”")}
-    for code, value in raw.items():
-        key = code.replace(" p=", "_p")
-        figures[f"{key}_db"] = Figure(value, f"word over {code} code, dB")
+    for bar in bars:
+        key = bar["code"].replace(" p=", "_p")
+        for kind, (suffix, label) in kinds.items():
+            first = kind == "raw" and bar["code"].startswith(("integer", "sinusoidal"))
+            figures[f"{key}_{suffix}"] = Figure(bar[kind], f"{bar['code']}: {label}", first)
     figures["constant_after_layernorm"] = Figure(
         lost, "largest separation of neighbours that LayerNorm leaves of integer and normalised"
     )
@@ -123,4 +131,12 @@ def run(text: Embedded) -> Step:
         ),
         equations=(r"E(p) = (p, \dots, p)", r"20\log_{10}\frac{\|e\|}{\|E(p)\|}"),
         drawing={"bars": bars},
+        remarks=(
+            "word over code in dB, raw and × √D; separation left by LayerNorm and RMSNorm:",
+            *(
+                f"  {bar['code']:<18} {bar['raw']:7.1f} {bar['scaled']:7.1f}   "
+                f"{bar['layernorm']:8.1g} {bar['rmsnorm']:8.1g}"
+                for bar in bars
+            ),
+        ),
     )

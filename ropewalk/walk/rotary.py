@@ -123,7 +123,7 @@ def run(text: Embedded) -> Step:
         name="rotary",
         title="Rotate q and k",
         question="What if position turns the vectors that are compared?",
-        verdict=_verdict(figures),
+        verdict=_verdict(figures, alone=len(set(text.ids)) == 1),
         evidence="proved",
         figures=figures,
         paragraphs=(
@@ -157,14 +157,17 @@ def run(text: Embedded) -> Step:
     )
 
 
-def _verdict(figures: dict[str, Figure]) -> str:
+def _verdict(figures: dict[str, Figure], alone: bool) -> str:
     value = {name: figure.value for name, figure in figures.items()}
-    differ = (
-        f"Equal tokens now differ by {value['equal_tokens_distance']:.2f} "
-        f"({value['equal_tokens_distance_raw']:.2g} on raw, un-normed embeddings). "
-        if "equal_tokens_distance" in value
-        else "No token of this text appears twice, so how far equal ones move apart is not shown. "
-    )
+    if "equal_tokens_distance" not in value:
+        differ = "No token of this text appears twice: how far equal ones move apart is not shown. "
+    elif alone:
+        differ = "All tokens of this text are equal, and stay equal: position needs a contrast. "
+    else:
+        differ = (
+            f"Equal tokens now differ by {value['equal_tokens_distance']:.2f} "
+            f"({value['equal_tokens_distance_raw']:.2g} on raw, un-normed embeddings). "
+        )
     return (
         f"{differ}Every written form is the same rotation ({order(value['forms_error'])}), norms "
         f"are kept ({order(value['norm_error'])}) and scores depend on distance alone "

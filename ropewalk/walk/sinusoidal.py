@@ -62,8 +62,12 @@ def run(text: Embedded) -> Step:
         figures={
             "shift_error": Figure(right, "M_k E(p) − E(p + k), k = 17, largest entry"),
             "wrong_sign_error": Figure(wrong, "the same with M_−k"),
-            "nearest_d4": Figure(nearest[4], f"nearest two codes of {RANGE:,}, D = 4"),
-            "nearest_d64": Figure(nearest[64], f"nearest two codes of {RANGE:,}, D = 64"),
+            **{
+                f"nearest_d{dim}": Figure(
+                    value, f"nearest two codes of {RANGE:,}, D = {dim}", dim in (4, DIM)
+                )
+                for dim, value in nearest.items()
+            },
             "nearest_d64_far": Figure(far, f"nearest two codes of {FAR:,}, D = 64"),
             "longest_wavelength": Figure(longest, "longest wavelength at D = 64, positions"),
         },

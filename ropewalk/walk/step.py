@@ -25,10 +25,11 @@ NAMES = (
 
 @dataclass(frozen=True)
 class Figure:
-    """One number with the words that say what it is."""
+    """One number with the words that say what it is; the page shows headlines only."""
 
     value: float
     label: str
+    headline: bool = True
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class Step:
     paragraphs: tuple[str, ...] = ()
     equations: tuple[str, ...] = ()
     drawing: Mapping[str, Any] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+    """Further lines for the terminal, which has no drawing."""
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form of the fixed surface: name, figures, verdict, evidence."""
@@ -60,11 +63,13 @@ class Step:
 
     def as_page(self) -> dict[str, Any]:
         """All that the page shows of this step."""
+        shown = {name: figure for name, figure in self.figures.items() if figure.headline}
         return {
             **self.as_dict(),
+            "figures": {name: figure.value for name, figure in shown.items()},
             "title": self.title,
             "question": self.question,
-            "labels": {name: figure.label for name, figure in self.figures.items()},
+            "labels": {name: figure.label for name, figure in shown.items()},
             "paragraphs": list(self.paragraphs),
             "equations": list(self.equations),
             "drawing": dict(self.drawing),

@@ -19,6 +19,40 @@ from torch.nn import functional
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Additive, integer_positions
 from ropewalk.encodings.width import check_dim
+from ropewalk.kernels.opaque import opaque
+
+
+def _same_rows(positions: Tensor, row_offset: int, length: int) -> Tensor:
+    return torch.empty_like(positions)
+
+
+def _batched(op):
+    def rule(info, in_dims, positions, row_offset, length):
+        return op(positions, row_offset, length), in_dims[0]
+
+    return rule
+
+
+@opaque(
+    "rows(Tensor positions, int row_offset, int length) -> Tensor", fake=_same_rows, vmap=_batched
+)
+def _rows(positions: Tensor, row_offset: int, length: int) -> Tensor:
+    """positions + row_offset, once all of them are known to be in the table; compiled code too."""
+    rows = positions + row_offset
+    if not rows.numel() or rows.is_meta:
+        return rows
+    inside = (positions >= 0) & (positions < length - row_offset)
+    if rows.device.type != "cpu":  # no wait for the device: it stops by itself
+        torch.ops.aten._assert_async.msg(inside.all(), "a position is outside the learned table")
+    elif not bool(inside.all()):
+        outside = int(positions[~inside].reshape(-1)[0])
+        raise ValueError(
+            f"positions hold {outside}, outside this learned table of {length} rows, "
+            f"which serves 0 … {length - row_offset - 1}"
+            + (f" (position 0 is row {row_offset})" if row_offset else "")
+            + "; shorten the text or train a longer table"
+        )
+    return rows
 
 
 class Learned(Additive):
@@ -76,20 +110,9 @@ class Learned(Additive):
             ValueError: a position is outside 0 … positions − 1.
         """
         where = integer_positions(positions)
-        if not torch.compiler.is_compiling() and where.numel() and not where.is_meta:
-            self._check(where)
-        return functional.embedding(where + self.row_offset, self.weight).to(dtype)
-
-    def _check(self, where: Tensor) -> None:
-        low, high = int(where.min()), int(where.max())
-        if low < 0 or high >= self.positions:
-            outside = low if low < 0 else high
-            raise ValueError(
-                f"positions hold {outside}, outside this learned table of {self.length} rows, "
-                f"which serves 0 … {self.positions - 1}"
-                + (f" (position 0 is row {self.row_offset})" if self.row_offset else "")
-                + "; shorten the text or train a longer table"
-            )
+        return functional.embedding(_rows(where, self.row_offset, self.length), self.weight).to(
+            dtype
+        )
 
     def reference(self, position: int, length: int | None = None) -> list[float]:
         """The code of one position."""

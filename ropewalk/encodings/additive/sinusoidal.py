@@ -3,7 +3,8 @@ r"""Sinusoidal: each pair of lanes is a point on a circle that turns with positi
 .. math:: E(p)_{2i} = \sin(p\,θ_i), \quad E(p)_{2i+1} = \cos(p\,θ_i), \qquad
           θ_i = \mathrm{base}^{-i/(D/2 - s)}
 
-s = 0 is the paper's divisor D/2; s = 1 is that of tensor2tensor, fairseq and DDPM, D/2 − 1. The
+s = 0 is the paper's divisor D/2; s = 1 is that of tensor2tensor, fairseq and DDPM, D/2 − 1 (for
+even D: with odd D they pad a zero lane instead of adding a sine). The
 layouts differ by a fixed permutation: ``"interleaved"`` (sin, cos, sin, cos, …, the paper),
 ``"sin_cos"`` (all sines, then all cosines: tensor2tensor, fairseq), ``"cos_sin"`` (DiT, Stable
 Diffusion). Odd D has ⌈D/2⌉ sines and ⌊D/2⌋ cosines.

@@ -8,7 +8,7 @@ with (a, b) = (c, c + rotary_dim/2) in the half layout and (2c, 2c+1) in the int
 ⟨R(i)q, R(j)k⟩ depends on i − j alone.
 
 Source: RoFormer: Enhanced Transformer with Rotary Position Embedding (Su et al., 2021), §3.2.
-Confirmed: the matrix, element-wise and operator forms agree (tests/test_rope.py).
+Confirmed: the matrix, element-wise and operator forms agree (tests/test_encodings.py).
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ class RoPE(Rotary):
     ``RoPE(spectrum)`` takes one as it is; ``RoPE(head_dim, base)`` builds the usual one.
 
     Args:
-        spectrum: a Spectrum, or head_dim (an even int).
-        base: rope_theta, if head_dim is given.
+        spectrum: a Spectrum, or head_dim.
+        base: rope_theta, if head_dim is given; 10000 (100 with several axes) if None.
+        head_dim: width of a head, an even int; the same as giving it first.
         axes: number of position axes; more than one gives :func:`ropewalk.spectra.axial`.
         layout: ``"half"`` or ``"interleaved"``.
         rotary_dim: rotated lanes; all if None (one axis only).
@@ -57,9 +58,10 @@ class RoPE(Rotary):
 
     def __init__(
         self,
-        spectrum: Spectrum | int,
+        spectrum: Spectrum | int | None = None,
         base: float | None = None,
         *,
+        head_dim: int | None = None,
         axes: int = 1,
         layout: Layout = "half",
         rotary_dim: int | None = None,
@@ -69,7 +71,10 @@ class RoPE(Rotary):
         super().__init__()
         if phases not in PHASES:
             raise ValueError(f"phases={phases!r} is unknown; use one of {PHASES}")
+        if (spectrum is None) == (head_dim is None):
+            raise TypeError("RoPE needs a Spectrum or head_dim, and not both: RoPE(head_dim=64)")
         base, scaling = _theta(base, scaling)
+        spectrum = head_dim if spectrum is None else spectrum
         if isinstance(spectrum, Spectrum):
             _refuse_both(base=base, axes=axes, layout=layout, rotary_dim=rotary_dim)
         else:
@@ -251,13 +256,17 @@ def _refuse_both(**given: Any) -> None:
 
 
 def _usual(
-    head_dim: int,
+    head_dim: int | None,
     base: float | None,
     axes: int,
     layout: Layout,
     rotary_dim: int | None,
     phases: Phases,
 ) -> Spectrum:
+    if isinstance(head_dim, bool) or not isinstance(head_dim, int):
+        raise TypeError(
+            f"spectrum must be a Spectrum or head_dim (an even int), got {type(head_dim).__name__}"
+        )
     if axes == 1:
         theta = 10000.0 if base is None else base
         spectrum = geometric(head_dim, theta, rotary_dim=rotary_dim, layout=layout)

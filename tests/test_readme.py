@@ -1,0 +1,55 @@
+"""What README and docs say can be typed in."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def blocks(name: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), re.S)
+
+
+def test_the_readme_example_runs(capsys):
+    (example,) = blocks("README.md")
+    scope: dict[str, object] = {}
+    exec(example, scope)
+    assert scope["report"].agrees  # pyright: ignore[reportAttributeAccessIssue]
+    assert capsys.readouterr().out.split()[-1] == "True"
+
+
+def test_the_readme_names_every_encoding_and_command():
+    from ropewalk.catalog import encodings
+    from ropewalk.cli.app import app
+
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for name in encodings():
+        assert f"| `{name}` |" in text
+    for command in app.registered_commands:
+        assert f"`ropewalk {command.name}" in text
+
+
+def test_the_ten_line_encoding_of_the_docs_passes_its_contract(capsys, tmp_path, monkeypatch):
+    (tmp_path / "ten_lines.py").write_text("\n".join(blocks("docs/checks.md")), encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("ten_lines")
+    assert "bounded True" in capsys.readouterr().out
+    case = module.TestTurns()
+    laws = [name for name in dir(case) if name.startswith("test_") and name != "test_compile"]
+    assert len(laws) > 10
+    for law in laws:
+        getattr(case, law)()
+
+
+@pytest.mark.parametrize(
+    "name", ["README.md", "CONTRIBUTING.md", "docs/checks.md", "docs/index.md"]
+)
+def test_links_lead_somewhere(name):
+    path = ROOT / name
+    for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):
+        assert (path.parent / target).exists(), target
