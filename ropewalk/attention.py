@@ -9,6 +9,7 @@ memory grows with T and not with T².
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -61,7 +62,7 @@ def attend(
     Raises:
         TypeError, ValueError: shapes, dtypes or arguments do not fit together.
     """
-    _check(q, k, v, window, causal)
+    _check(q, k, v, window, causal, scale)
     if encoding is not None and not isinstance(encoding, (Rotary, Bias, Contextual)):
         raise TypeError(_no_door(encoding))
     if isinstance(encoding, Bias) and encoding.heads != q.shape[-3]:
@@ -101,7 +102,9 @@ def _no_door(encoding: object) -> str:
     )
 
 
-def _check(q: Tensor, k: Tensor, v: Tensor, window: int | None, causal: bool) -> None:
+def _check(
+    q: Tensor, k: Tensor, v: Tensor, window: int | None, causal: bool, scale: float | None
+) -> None:
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         if not isinstance(tensor, Tensor) or tensor.dim() < 3:
             raise ValueError(f"{name} must be a tensor [..., heads, tokens, head_dim]")
@@ -118,6 +121,12 @@ def _check(q: Tensor, k: Tensor, v: Tensor, window: int | None, causal: bool) ->
         )
     if k.shape[-3] == 0 or q.shape[-3] % k.shape[-3]:
         raise ValueError(f"q has {q.shape[-3]} heads, not a multiple of the {k.shape[-3]} of k")
+    if not isinstance(causal, bool):
+        raise TypeError(f"causal={causal!r} must be True or False")
+    if scale is not None and (isinstance(scale, bool) or not isinstance(scale, (int, float))):
+        raise TypeError(f"scale={scale!r} must be a number or None")
+    if scale is not None and not math.isfinite(scale):
+        raise ValueError(f"scale={scale!r} must be finite; None is 1/√head_dim")
     if window is not None and (isinstance(window, bool) or not isinstance(window, int)):
         raise TypeError(f"window={window!r} must be an int or None")
     if window is not None and window < 1:
@@ -219,7 +228,7 @@ class _Mask:
         if self.causal:
             allowed = key <= query
         if self.window is not None:
-            near = (query - key).abs() < self.window
+            near = (query - key).abs() < min(self.window, self.kv_tokens + self.q_tokens)
             allowed = near if allowed is None else allowed & near
         if self.segments is not None:
             own = self.segments[..., start + shift : stop + shift, None]

@@ -30,6 +30,9 @@ PROPERTIES: tuple[str, ...] = (
 )
 """The properties that ``ropewalk check`` measures, in the order of every table."""
 
+RECORDED: tuple[str, ...] = ("generalises", "learnable")
+"""Those of them that are read from recorded races; no encoding claims them."""
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -166,7 +169,7 @@ def get(name: str) -> Spec:
     known = encodings()
     if not isinstance(name, str) or name not in known:
         raise ValueError(
-            f"unknown encoding {name!r}{suggestion(str(name), known)}; "
+            f"unknown encoding {repr(name)[:80]}{suggestion(str(name)[:80], known)}; "
             f"known: {', '.join(sorted(known))}"
         )
     return known[name]

@@ -6,7 +6,7 @@ import inspect
 import sys
 from pathlib import Path
 
-from ropewalk.catalog import PROPERTIES, Spec, encodings
+from ropewalk.catalog import PROPERTIES, RECORDED, Spec, encodings
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "encodings"
 WORDS = {True: "yes", False: "no", None: "–"}
@@ -43,7 +43,7 @@ def page(spec: Spec) -> str:
         "|---|---|---|",
     ]
     lines += [
-        f"| {key} | {WORDS[spec.claim(key, spec.config)]} | {spec.reasons.get(key, '')} |"
+        f"| {key} | {WORDS[spec.claim(key, spec.config)]} | {why(spec, key)} |"
         for key in PROPERTIES
     ]
     lines += ["", f"Measure it: `ropewalk check {spec.name}`.", ""]
@@ -54,6 +54,12 @@ def page(spec: Spec) -> str:
         lines.append(f"- {name} ({change}): {claims or 'the same claims'}{because}")
     lines += ["", f"::: {spec.factory.__module__}.{spec.factory.__name__}", ""]
     return "\n".join(lines)
+
+
+def why(spec: Spec, key: str) -> str:
+    """The reason beside a claim, for a cell of a table."""
+    recorded = "read from a recorded race" if key in RECORDED else ""
+    return spec.reasons.get(key, recorded).replace("|", r"\|")
 
 
 def index() -> str:

@@ -785,8 +785,8 @@ def test_nan_at_padding_reaches_nobody():
     clean = ropewalk.attend(q, k, v, ropewalk.RoPE(8), segments=segments)
     for x in (q, k, v):
         x[:, :, :2] = float("nan")
-    inputs = [x.requires_grad_() for x in (q, k, v)]
-    poisoned = ropewalk.attend(*inputs, ropewalk.RoPE(8), segments=segments)
+    inputs = tuple(x.requires_grad_() for x in (q, k, v))
+    poisoned = ropewalk.attend(q, k, v, ropewalk.RoPE(8), segments=segments)
     assert torch.equal(poisoned, clean)
     for gradient in torch.autograd.grad(poisoned, inputs, torch.ones_like(poisoned)):
         assert torch.isfinite(gradient).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -196,3 +197,86 @@ def test_settings_are_read_as_literals_or_text():
         "f": None,
         "g_h": "x=y",
     }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("show", "rope", "--set", "head_dim=100000000"), "at most 65536"),
+        (("show", "alibi", "--set", "heads=100000000"), "at most 65536"),
+        (("show", "sinusoidal", "--set", "dim=100000000"), "at most 65536"),
+        (("show", "learned", "--set", "length=1000000000000"), "cannot be held"),
+        (("show", "rope", "--set", "base=inf"), "finite"),
+        (("walk", "cat", "--out", "-"), "walk.html"),
+        (("walk", "cat", "--out", "x" * 300), "too long"),
+        (("walk", "cat", "--out", "/proc/x.html"), "--out /proc/x.html cannot be written"),
+    ],
+)
+def test_huge_and_unwritable_values_are_refused_at_once(capsys, arguments, says):
+    assert says in fails_in_one_line(capsys, *arguments)
+
+
+def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    script = line.replace("ropewalk", f"{sys.executable} -m ropewalk")
+    return subprocess.run(
+        ["bash", "-c", script],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("ropewalk encodings >&-", 0),
+        ("ropewalk --version >&-", 0),
+        ("ropewalk show nope 2>&-", 2),
+        ("ropewalk show nope 2>/dev/full", 2),
+        ("ropewalk encodings --json >/dev/full", 2),
+    ],
+)
+def test_closed_and_full_streams_give_a_status(line, status):
+    result = shell(line)
+    assert result.returncode == status, result
+    assert "Traceback" not in result.stderr
+
+
+def test_a_narrow_terminal_and_a_narrow_encoding_lose_nothing():
+    narrow = shell("ropewalk encodings", COLUMNS="5")
+    assert "sinusoidal" in narrow.stdout
+    ascii_only = shell("ropewalk show rope --json", PYTHONIOENCODING="ascii", LC_ALL="C")
+    assert ascii_only.returncode == 0
+    assert "R(−Δ)q" in json.loads(ascii_only.stdout)["reasons"]["decay"]
+    assert shell("ropewalk show rope", PYTHONIOENCODING="ascii", LC_ALL="C").returncode == 0
+
+
+def test_the_page_is_written_through_a_link_and_replaces_a_file_whole(tmp_path):
+    from ropewalk.cli.walk import _require_writable, _write
+
+    target, link = tmp_path / "target.html", tmp_path / "link.html"
+    target.write_text("old")
+    link.symlink_to(target)
+    _require_writable(link)
+    assert target.read_text() == "old"
+    _write(link, "new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    _write(target, "newer")
+    assert target.read_text() == "newer"
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(ValueError, match=r"--out .*loop cannot be written"):
+        _require_writable(tmp_path / "loop")
+
+
+def test_what_nobody_foresaw_is_one_line(capsys, monkeypatch):
+    def broken(name):
+        raise RuntimeError("two\nlines")
+
+    monkeypatch.setattr("ropewalk.catalog.get", broken)
+    assert "RuntimeError: two lines" in fails_in_one_line(capsys, "show", "rope")
+    monkeypatch.setenv("ROPEWALK_TRACEBACK", "1")
+    with pytest.raises(RuntimeError):
+        main(["show", "rope"])

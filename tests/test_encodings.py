@@ -795,7 +795,7 @@ def test_a_slip_in_a_name_is_forgiven_with_advice(name, cut, data):
 
 @pytest.mark.parametrize("where", [[-1], [18], [0, 3, 2**40]])
 def test_compiled_learned_tables_check_their_bounds_too(where):
-    table = ropewalk.make("learned", dim=4, length=20, row_offset=2)
+    table = Learned(4, 20, row_offset=2)
     compiled = torch.compile(table.encode, fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(torch.arange(18)), table.encode(torch.arange(18)))
     with pytest.raises(ValueError, match="outside this learned table of 20 rows"):
@@ -804,8 +804,8 @@ def test_compiled_learned_tables_check_their_bounds_too(where):
 
 def test_rope_takes_head_dim_by_name():
     assert ropewalk.RoPE(head_dim=64).spectrum == ropewalk.RoPE(64).spectrum
-    for arguments in ({}, {"spectrum": 64, "head_dim": 64}):
+    for wrong in (lambda: ropewalk.RoPE(), lambda: ropewalk.RoPE(64, head_dim=64)):
         with pytest.raises(TypeError, match="a Spectrum or head_dim"):
-            ropewalk.RoPE(**arguments)
-    with pytest.raises(TypeError, match="got str"):
-        ropewalk.RoPE("64")
+            wrong()
+    with pytest.raises(TypeError, match="head_dim='64' must be an int"):
+        ropewalk.RoPE("64")  # pyright: ignore[reportArgumentType]

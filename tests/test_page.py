@@ -385,11 +385,108 @@ def test_the_scorecard_speaks_to_pointer_and_keyboard(open_page: Open) -> None:
         page.keyboard.press(key)
     assert "claimed to fail: measured and claimed disagree" in said.inner_text()
     page.keyboard.press("End")
-    assert said.inner_text().startswith("learned, learnable: not applicable")
+    assert said.inner_text().startswith("learned, learnable: does not apply, or no record")
     assert page.locator("table.card button.differs").count() == 1
     cells = page.locator("table.card button")
     assert cells.count() == sum(map(len, payload["scorecard"].values()))
     assert page.locator("table.card button[tabindex='0']").count() == 1
+
+
+def test_a_property_without_any_record_has_no_column(open_page: Open) -> None:
+    payload = full_payload()
+    for row in payload["scorecard"].values():
+        row["learnable"] = {"error": None, "holds": None, "claimed": None}
+    page = open_page(payload)
+    heads = page.locator("table.card thead th").all_text_contents()
+    assert heads == list(next(iter(payload["scorecard"].values())))[:-1]
+    page.get_by_text("What the properties mean").click()
+    assert page.locator(".glossary dt").all_inner_texts() == heads
+    key = page.locator(".card-key").inner_text()
+    assert "does not apply, or no record" in key
+
+
+@pytest.mark.parametrize("width", [375, 1280])
+def test_every_fold_opens_to_text(open_page: Open, width: int) -> None:
+    page = open_page(full_payload(), width=width)
+    folds = page.locator("details")
+    assert folds.count() >= 8
+    for fold in folds.all():
+        fold.locator("summary").click()
+        assert fold.locator("summary ~ *").first.is_visible()
+    text = page.locator("body").inner_text()
+    assert not re.search(r"\[object|undefined|\bNaN\b|\bnull\b", text)
+    assert page.locator("dl.glossary dd").first.inner_text().startswith("No two positions")
+
+
+def test_positions_are_counted_from_zero(open_page: Open) -> None:
+    page = open_page(full_payload())
+    marks = page.locator(".sentence sub").all_text_contents()
+    assert marks == ["0", "1", "2", "3", "4"]
+    heads = page.locator("#problem .numbers-table thead th").all_text_contents()
+    assert heads == ["", "The (0)", "dog (1)", "chased (2)", "another (3)", "dog (4)"]
+
+
+def test_stretched_bits_count_once(open_page: Open) -> None:
+    payload = full_payload()
+    drawing = payload["steps"][4]["drawing"]
+    said = "From 31 to 32 the 8 bits move by 2.45, the 64 components of the sinusoids by "
+    line = open_page(payload).locator("#sinusoidal .readout").first
+    assert line.inner_text().startswith(said)
+    drawing["bits"] = [[bit for bit in row[::-1] for _ in range(8)] for row in drawing["bits"]]
+    line = open_page(payload).locator("#sinusoidal .readout").first
+    assert line.inner_text().startswith(said)
+
+
+def test_captions_agree_with_the_numbers_of_their_step(open_page: Open) -> None:
+    payload = full_payload()
+    page = open_page(payload)
+    caption = page.locator("#relative figcaption").inner_text()
+    assert "ranges over 0.41;" in caption
+    assert "33 × 33 grid" in page.locator("#axes figcaption").inner_text()
+    assert "1.64 at 8 bits" in page.locator("#future figcaption").last.inner_text()
+    assert page.locator("#binary figcaption").nth(1).inner_text().count("first 64 of 256") == 1
+    pair = page.locator("#rotary input[type=range]").nth(2)
+    pair.fill("31")
+    assert "47,117 positions" in page.locator("#rotary .score-note").inner_text()
+    assert page.locator("#axes .small-table").count() == 1
+    payload["steps"][7]["figures"] = {"y": 2.7e-15, "x": 3.1e-15, "z": 3e-15, "joint": 4.4e-15}
+    assert open_page(payload).locator("#axes .small-table").count() == 0
+
+
+def test_the_race_says_of_rope_only_what_its_numbers_say(open_page: Open) -> None:
+    payload = full_payload()
+    assert "RoPE is best" in open_page(payload).locator("#race").inner_text()
+    payload["race"]["curves"][1]["median"][0] = 2.98  # sinusoidal: 2.97
+    assert "RoPE is best" not in open_page(payload).locator("#race").inner_text()
+
+
+def test_a_narrow_screen_shows_what_scrolls_and_cuts_nothing(open_page: Open) -> None:
+    page = open_page(full_payload(), width=375)
+    assert page.locator(".scroll-hint").is_visible()
+    card = page.locator(".card-scroll.more-right")
+    assert card.count() == 1
+    card.evaluate("node => { node.scrollLeft = node.scrollWidth }")
+    page.wait_for_selector(".card-scroll:not(.more-right)")
+    sizes = page.evaluate(
+        """() => [...document.querySelectorAll('.equation .katex')]
+          .map(node => parseFloat(getComputedStyle(node).fontSize))"""
+    )
+    assert min(sizes) >= 15
+    drawn = page.locator("#integer .drawing")
+    assert "integer p=1000" in drawn.locator(".row-name").all_text_contents()
+    assert {"← the code is louder", "the word is louder →"} == set(
+        drawn.locator(".hint").all_text_contents()
+    )
+    wide = open_page(full_payload(), width=1280)
+    assert not wide.locator(".scroll-hint").is_visible()
+
+
+def test_lengths_are_written_in_full(open_page: Open) -> None:
+    for width in (375, 1280):
+        page = open_page(full_payload(), width=width)
+        ticks = page.locator("main svg [aria-label$='tick label'] text").all_text_contents()
+        assert "1,048,576" in ticks
+        assert [tick for tick in ticks if re.search(r"\d[kKMG]$", tick)] == []
 
 
 @pytest.mark.parametrize("texts", [[BAD_TEXT], HOSTILE[:9], HOSTILE[3:]], ids=["all", "a", "b"])

@@ -34,16 +34,19 @@ def test_the_readme_names_every_encoding_and_command():
         assert f"`ropewalk {command.name}" in text
 
 
-def test_the_ten_line_encoding_of_the_docs_passes_its_contract(capsys, tmp_path, monkeypatch):
-    (tmp_path / "ten_lines.py").write_text("\n".join(blocks("docs/checks.md")), encoding="utf-8")
+def test_the_encodings_of_the_docs_pass_their_contracts(capsys, tmp_path, monkeypatch):
+    source = "\n".join(blocks("docs/checks.md"))
+    (tmp_path / "own_encodings.py").write_text(source, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    module = importlib.import_module("ten_lines")
+    module = importlib.import_module("own_encodings")
     assert "bounded True" in capsys.readouterr().out
-    case = module.TestTurns()
-    laws = [name for name in dir(case) if name.startswith("test_") and name != "test_compile"]
-    assert len(laws) > 10
-    for law in laws:
-        getattr(case, law)()
+    cases = [module.TestTurns(), module.TestSpin(), module.TestFades()]
+    assert {case.create().family for case in cases} == {"additive", "rotary", "bias"}
+    for case in cases:
+        laws = [name for name in dir(case) if name.startswith("test_") and name != "test_compile"]
+        assert len(laws) > 10
+        for law in laws:
+            getattr(case, law)()
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+import yaml
 
 from ropewalk.catalog import PROPERTIES, encodings
 
@@ -134,14 +137,36 @@ def test_every_spec_is_complete():
                 assert key in spec.reasons, f"{name}: why does {key} not hold?"
 
 
-def test_docs_are_generated_from_the_catalogue():
-    spec = importlib.util.spec_from_file_location("make_docs", ROOT / "scripts" / "make_docs.py")
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    make_docs = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(make_docs)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_docs_are_generated_from_the_catalogue():
+    make_docs = script("make_docs")
     assert make_docs.stale() == [], "run make docs-pages"
     assert set(make_docs.pages()) == {"index.md", *(f"{name}.md" for name in encodings())}
+
+
+def test_docs_tables_keep_their_columns_and_say_why():
+    for name, page in script("make_docs").pages().items():
+        rows = [li.replace(r"\|", "") for li in page.splitlines() if li.startswith("|")]
+        assert len({row.count("|") for row in rows}) == 1, f"{name}: a cell holds a bare |"
+        assert not [row for row in rows if re.search(r"\| (–|no) \|  \|", row)], name
+
+
+def test_the_site_serves_its_own_scripts_and_lists_every_page(tmp_path: Path):
+    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert "nav" not in config, "a nav would have to name every page"
+    assert config["theme"]["font"] is False, "fonts would be requested from elsewhere"
+    assert config["hooks"] == ["scripts/docs_katex.py"]
+    script("docs_katex").on_post_build({"site_dir": str(tmp_path)})
+    for path in config["extra_css"] + config["extra_javascript"]:
+        assert (tmp_path / path).exists() or (ROOT / "docs" / path).exists(), path
 
 
 def test_public_names_exist():

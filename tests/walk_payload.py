@@ -323,8 +323,9 @@ WORDS = {
         "word with position, and the score of the same two words drifts along the text.",
         [r"(x_i + E_i)^{\top} W (x_j + E_j) = x_i^{\top} W x_j + x_i^{\top} W E_j + "
          r"E_i^{\top} W x_j + E_i^{\top} W E_j"],
-        {"adding": 0.41, "rotating": 1.3e-15},
-        {"adding": "spread over position, adding", "rotating": "spread over position, rotating"},
+        {"adding_spread": 0.41, "rotating_spread": 1.3e-15},
+        {"adding_spread": "spread over position, adding",
+         "rotating_spread": "spread over position, rotating"},
     ),
     "rotary": (
         "Turn q and k",

@@ -122,6 +122,8 @@ def check(encoding: str | Encoding, config: Mapping[str, Any] | None = None) -> 
         True
     """
     if isinstance(encoding, str):
+        if config is not None and not isinstance(config, Mapping):
+            raise TypeError(f"config must be a mapping of arguments, got {type(config).__name__}")
         return _check_entry(catalog.get(encoding), dict(config or {}))
     if config is not None:
         raise TypeError("config changes a catalogue entry; an encoding object has its own")

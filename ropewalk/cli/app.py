@@ -16,7 +16,7 @@ import typer
 from ropewalk._version import __version__
 from ropewalk.cli.check import check
 from ropewalk.cli.encodings import encodings
-from ropewalk.cli.output import UNUSABLE, complain
+from ropewalk.cli.output import UNUSABLE, complain, make_streams_safe
 from ropewalk.cli.show import show
 from ropewalk.cli.walk import walk
 
@@ -72,6 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0 fine; 1 the answer is no; 2 the input could not be used, with one line on stderr.
     """
+    make_streams_safe()
     try:
         status = app(args=None if arguments is None else list(arguments), standalone_mode=False)
         sys.stdout.flush()
@@ -92,14 +93,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return UNUSABLE
     except Exception as error:
         if not hasattr(error, "format_message"):
-            raise
+            return _unexpected(error)
         complain(_usage(error))
         return UNUSABLE
 
 
+def _unexpected(error: Exception) -> int:
+    """A line, not a traceback, for what nobody foresaw; ``ROPEWALK_TRACEBACK=1`` shows it all."""
+    if os.environ.get("ROPEWALK_TRACEBACK"):
+        raise error
+    complain(f"{type(error).__name__}: {error} (ROPEWALK_TRACEBACK=1 shows where)")
+    return UNUSABLE
+
+
 def _words(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename or 'file'}: {error.strerror}"
+        return f"{error.filename or 'standard output'}: {error.strerror}"
     return str(error) or type(error).__name__
 
 

@@ -13,7 +13,8 @@ from ropewalk.cli.settings import parse
 def check(
     name: Annotated[str, typer.Argument(help="An encoding, or `all`.")],
     setting: Annotated[
-        list[str] | None, typer.Option("--set", help="KEY=VALUE of its configuration.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Set one of its arguments."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import os
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +16,8 @@ FINE, NO, UNUSABLE = 0, 1, 2
 
 def print_json(document: Mapping[str, Any] | list[Any]) -> None:
     """One strict JSON document on stdout, non-finite numbers as null."""
-    text = json.dumps(finite(document), ensure_ascii=False, indent=2, allow_nan=False)
+    unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    text = json.dumps(finite(document), ensure_ascii=not unicode, indent=2, allow_nan=False)
     print(text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
@@ -31,14 +34,16 @@ def finite(value: Any) -> Any:
 
 def complain(message: str) -> None:
     """One line on stderr; line breaks and control characters in it are shown, not obeyed."""
-    line = " ".join(str(message).split())
+    line = " ".join(str(message)[:2000].split())
     shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
     encoding = sys.stderr.encoding or "utf-8"
-    print(
-        "ropewalk:",
-        shown.encode(encoding, "backslashreplace").decode(encoding),
-        file=sys.stderr,
-    )
+    with contextlib.suppress(OSError):
+        print(
+            "ropewalk:",
+            shown.encode(encoding, "backslashreplace").decode(encoding),
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def number(value: float | None) -> str:
@@ -53,7 +58,18 @@ def number(value: float | None) -> str:
 
 
 def console():
-    """A rich console that is 80 columns wide at least where the terminal is unknown."""
+    """A rich console; narrower than 60 columns, tables would lose their content."""
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=False)
+    screen = Console(highlight=False, soft_wrap=False)
+    return screen if screen.width >= 60 else Console(highlight=False, soft_wrap=False, width=60)
+
+
+def make_streams_safe() -> None:
+    """Standard streams that may be closed, or too narrow an encoding, and never raise for it."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (lives as long as the process)
+        reconfigure = getattr(getattr(sys, name), "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")

@@ -24,7 +24,7 @@ def scorecard(card: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Any:
         pad_edge=False,
         padding=(0, 1, 0, 0),
         header_style="bold",
-        caption="columns: " + ", ".join(properties) + "; – does not apply",
+        caption="columns: " + ", ".join(properties) + "; – does not apply, or no record",
         caption_justify="left",
     )
     table.add_column("encoding", no_wrap=True)

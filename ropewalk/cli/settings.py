@@ -29,6 +29,8 @@ def parse(settings: list[str] | None) -> dict[str, Any]:
 def _value(text: str) -> Any:
     if text.lower() in ("true", "false", "none", "null"):
         return {"true": True, "false": False}.get(text.lower())
+    if text.lower().lstrip("+-") in ("nan", "inf", "infinity"):
+        return float(text)
     if len(text) > 1000:
         return text
     try:

@@ -15,7 +15,8 @@ from ropewalk.cli.settings import parse
 def show(
     name: Annotated[str, typer.Argument(help="An encoding, see `ropewalk encodings`.")],
     setting: Annotated[
-        list[str] | None, typer.Option("--set", help="KEY=VALUE of its configuration.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Set one of its arguments."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
@@ -32,7 +33,7 @@ def show(
 
 
 def _document(spec: Any, config: dict[str, Any]) -> dict[str, Any]:
-    from ropewalk.catalog import PROPERTIES
+    from ropewalk.catalog import PROPERTIES, RECORDED
 
     encoding = spec.make(**config)
     parameters = inspect.signature(spec.factory).parameters.values()
@@ -48,7 +49,7 @@ def _document(spec: Any, config: dict[str, Any]) -> dict[str, Any]:
             p.name: "required" if p.default is p.empty else repr(p.default) for p in parameters
         },
         "claims": {key: spec.claim(key, config) for key in PROPERTIES},
-        "reasons": dict(spec.reasons),
+        "reasons": {**dict.fromkeys(RECORDED, "read from a recorded race"), **spec.reasons},
         "variants": {
             key: {"config": dict(v.config), "claims": dict(v.claims), "reason": v.reason}
             for key, v in spec.variants.items()
@@ -110,7 +111,7 @@ def _draw(document: dict[str, Any]) -> None:
         ends = f"{number(min(lengths))} … {number(max(lengths))}" if lengths else "none"
         out.print(
             Text(
-                f"spectrum: {spectrum['pairs']} pairs, {spectrum['axes']} axes, wavelengths"
+                f"spectrum: {spectrum['pairs']} pairs, axes: {spectrum['axes']}, wavelengths"
                 f" {ends} positions, {still} standing still"
             )
         )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any
@@ -80,19 +82,25 @@ def _require_writable(path: Path) -> None:
     Raises:
         ValueError: the folder does not exist, or the path is a folder or cannot be written.
     """
+    if str(path) == "-":
+        raise ValueError("--out - is no file name; write --out walk.html")
+    try:
+        _try_to_write(path)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _try_to_write(path: Path) -> None:
     folder = path.parent
     if not folder.is_dir():
         what = "is not a folder; choose one" if folder.exists() else "does not exist; create it"
         raise ValueError(f"--out {path}: {folder} {what} first")
     if path.is_dir():
         raise ValueError(f"--out {path} is a folder; name a file in it, such as {path}/walk.html")
-    try:
-        if path.exists() and not path.is_file():
-            with path.open("w"):
-                return
+    if _in_place(path):
+        path.open("a").close()
+    else:
         tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise _unwritable(path, error) from error
 
 
 def _write(path: Path, page: str) -> None:
@@ -107,6 +115,11 @@ def _write(path: Path, page: str) -> None:
         raise _unwritable(path, error) from error
 
 
+def _in_place(path: Path) -> bool:
+    """Links and devices are written through; replacing them would destroy them."""
+    return path.is_symlink() or (path.exists() and not path.is_file())
+
+
 def _unwritable(path: Path, error: OSError) -> ValueError:
     return ValueError(
         f"--out {path} cannot be written: {error.strerror or error}; choose another place"
@@ -114,7 +127,7 @@ def _unwritable(path: Path, error: OSError) -> ValueError:
 
 
 def _replace(path: Path, page: str) -> None:
-    if path.exists() and not path.is_file():
+    if _in_place(path):
         path.write_text(page, encoding="utf-8")
         return
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
@@ -157,16 +170,31 @@ def _draw(found: Any, out: Path | None) -> None:
     if found.race:
         screen.print(Text(f"\n{_race_title(found.race)}", style="bold"))
         screen.print(_race(found.race))
-    screen.print(
-        Text(f"\npage: {out}" if out else "\n--out walk.html writes the page with the figures")
-    )
+        screen.print(Text(_race_words(found.race)))
+    screen.print(Text("\n" + _what_next(out)))
 
 
 def _race_title(race: Any) -> str:
     return (
-        f"Trained at {race['train_length']} characters, read at longer ones "
-        f"({race['unit']}, {race['seeds']} seeds)"
+        f"A small model of Shakespeare, trained at {race['train_length']} characters, read further"
     )
+
+
+def _race_words(race: Any) -> str:
+    at = {curve["encoding"]: curve["median"] for curve in race["curves"]}
+    best = [min(at, key=lambda name, i=i: at[name][i]) for i in (0, -1)]
+    return (
+        f"{race['unit']}, lower is better; median (lowest–highest) of {race['seeds']} seeds. "
+        f"Best at the trained length: {best[0]}; at {race['lengths'][-1]:,}: {best[1]}. "
+        "Lengthening a rotary model takes a scaling of its frequencies."
+    )
+
+
+def _what_next(out: Path | None) -> str:
+    page = f"Open {out} in a browser." if out else "--out walk.html writes the page with figures."
+    here = Path(sys.argv[0]) if sys.argv else Path("ropewalk")
+    command = here if here.name == "ropewalk" and shutil.which("ropewalk") is None else "ropewalk"
+    return f"{page} Next: {command} show rope; {command} check rope"
 
 
 def _race(race: Any) -> Any:

@@ -24,8 +24,11 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     Raises:
         TypeError: dtype is not a real floating dtype.
     """
-    if not dtype.is_floating_point:
-        raise TypeError(f"x has dtype {dtype}; a rotation needs a real floating dtype")
+    if dtype not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
+        raise TypeError(
+            f"x has dtype {dtype}; a rotation needs a real floating dtype: float32, "
+            "bfloat16, float16 or float64"
+        )
     return dtype if dtype == torch.float64 else torch.float32
 
 
@@ -34,6 +37,11 @@ def _require_tensor(x: object) -> None:
         raise TypeError(
             f"x must be a tensor [..., heads, tokens, head_dim], got {type(x).__name__}"
         )
+
+
+def _require_bool(inverse: object) -> None:
+    if not isinstance(inverse, bool):
+        raise TypeError(f"inverse={inverse!r} must be True or False")
 
 
 def _as_steps(spectrum: Spectrum | Steps, x: Tensor) -> Steps:
@@ -100,7 +108,27 @@ def _deliver(result: Tensor, x: Tensor, out: Tensor | None) -> Tensor:
             f"out has shape {tuple(out.shape)}, {out.dtype} on {out.device}; "
             f"x needs {tuple(x.shape)}, {x.dtype} on {x.device}"
         )
+    _require_own_memory("out", out)
     return out.copy_(result)
+
+
+def _require_own_memory(name: str, x: Tensor) -> None:
+    if any(stride == 0 and size > 1 for stride, size in zip(x.stride(), x.shape, strict=True)):
+        raise ValueError(
+            f"{name} of shape {tuple(x.shape)} is expanded: several places share one memory, so it "
+            "cannot be written; use .contiguous()"
+        )
+
+
+def _in_place(x: Tensor, result: Tensor) -> Tensor:
+    """result written into x, as PyTorch's own in-place operations do."""
+    if torch.is_grad_enabled() and x.requires_grad and x.is_leaf:
+        raise ValueError(
+            "x is a leaf that requires grad, which cannot be changed in place; use the form "
+            "without the underscore, or torch.no_grad()"
+        )
+    _require_own_memory("x", x)
+    return x.copy_(result)
 
 
 def rotate(
@@ -132,6 +160,7 @@ def rotate(
     Source: RoFormer (Su et al., 2021), equation 34.
     """
     steps = _as_steps(spectrum, x)
+    _require_bool(inverse)
     lanes = spectrum_lanes(steps.spectrum, x)
     where = token_positions(positions, offset, x, steps.spectrum.axes)
     if where.device != x.device:
@@ -169,7 +198,7 @@ def rotate_(
     offset: int | Tensor | None = None,
 ) -> Tensor:
     """:func:`rotate` in place; x is marked as modified and gradients stay right."""
-    return x.copy_(rotate(x, positions, spectrum, inverse=inverse, offset=offset))
+    return _in_place(x, rotate(x, positions, spectrum, inverse=inverse, offset=offset))
 
 
 def rotate_qk(
@@ -200,7 +229,7 @@ def rotate_qk_(
 ) -> tuple[Tensor, Tensor]:
     """:func:`rotate_qk` in place."""
     turned = rotate_qk(q, k, positions, spectrum, inverse=inverse, offset=offset)
-    return q.copy_(turned[0]), k.copy_(turned[1])
+    return _in_place(q, turned[0]), _in_place(k, turned[1])
 
 
 def rotate_by(
@@ -228,6 +257,7 @@ def rotate_by(
         TypeError, ValueError: shapes or dtypes do not fit.
     """
     _require_tensor(x)
+    _require_bool(inverse)
     _require_tables(cos, sin)
     if isinstance(lane_offset, bool) or not isinstance(lane_offset, (int, torch.SymInt)):
         raise TypeError(f"lane_offset={lane_offset!r} must be an int")
@@ -279,11 +309,10 @@ def rotate_by_(
     inverse: bool = False,
 ) -> Tensor:
     """:func:`rotate_by` in place."""
-    return x.copy_(
-        rotate_by(
-            x, cos, sin, layout=layout, lane_offset=lane_offset, pairing=pairing, inverse=inverse
-        )
+    turned = rotate_by(
+        x, cos, sin, layout=layout, lane_offset=lane_offset, pairing=pairing, inverse=inverse
     )
+    return _in_place(x, turned)
 
 
 def halve_tables(cos: Tensor, sin: Tensor, *, layout: str = "half") -> tuple[Tensor, Tensor]:

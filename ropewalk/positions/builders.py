@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+from ropewalk.positions.contract import check_range
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,11 +45,20 @@ def text(tokens: int, *, offset: int | Tensor = 0, device: Device = None) -> Ten
         return offset.to(line.device, torch.int64)[:, None] + line
     if isinstance(offset, bool) or not isinstance(offset, int):
         raise TypeError(f"offset={offset!r} must be an int or an integer tensor [batch]")
+    check_range(offset, tokens)
     return line + offset
 
 
 def _boundaries(cu_seqlens: Tensor | Sequence[int]) -> Tensor:
-    ends = torch.as_tensor(cu_seqlens)
+    try:
+        ends = torch.as_tensor(cu_seqlens)
+    except (RuntimeError, TypeError, ValueError, OverflowError) as error:
+        raise TypeError(
+            f"cu_seqlens is {type(cu_seqlens).__name__}, which is no list of integers such as "
+            "[0, 5, 9]"
+        ) from error
+    if ends.numel() == 0:
+        raise ValueError("cu_seqlens=[] must start at 0; no sequence at all is written [0]")
     if ends.dtype.is_floating_point or ends.dtype == torch.bool or ends.dim() != 1:
         raise TypeError(
             f"cu_seqlens has dtype {ends.dtype} and shape {tuple(ends.shape)}; it must be a "
@@ -137,6 +149,8 @@ def grid(*sizes: int, device: Device = None) -> Tensor:
     """
     if not sizes:
         raise ValueError("grid needs at least one size, such as grid(height, width)")
+    if math.prod(_count("size", size) for size in sizes) > 1 << 40:
+        raise ValueError(f"a grid of sizes {sizes} has more places than memory can hold")
     lines = [torch.arange(_count("size", size), device=device) for size in sizes]
     return torch.stack(torch.meshgrid(*lines, indexing="ij"), dim=-1).reshape(-1, len(sizes))
 

@@ -87,6 +87,19 @@ def _shifted(positions: Tensor, offset: int | Tensor) -> Tensor:
         return start[:, None] + positions if offset.dim() else positions + start
     if isinstance(offset, bool) or not isinstance(offset, (int, torch.SymInt)):
         raise TypeError(f"offset={offset!r} must be an int or an integer tensor [batch]")
-    if isinstance(offset, int) and not -(2**63) <= offset < 2**63:
-        raise ValueError(f"offset={offset} does not fit int64; positions are 64-bit integers")
+    if isinstance(offset, int):
+        check_range(offset, positions.shape[0])
     return positions + offset
+
+
+def check_range(offset: int, tokens: int) -> None:
+    """Refuse positions beyond int64, which would wrap.
+
+    Raises:
+        ValueError: offset … offset + tokens − 1 do not fit int64.
+    """
+    last = offset + tokens - 1 if isinstance(tokens, int) and tokens else offset
+    if not -(2**63) <= offset <= last < 2**63:
+        raise ValueError(
+            f"offset={offset} does not fit int64 with {tokens} tokens: positions are 64-bit"
+        )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+WIDEST = 1 << 16
+"""No head is wider; a larger number is a mistake, and its frequencies would take for ever."""
+
 
 def check_number(
     name: str, value: float, *, above: float | None = None, at_least: float | None = None
@@ -66,6 +69,8 @@ def check_even(name: str, value: int, at_least: int = 2) -> int:
         ValueError: odd or too small.
     """
     check_int(name, value)
+    if value > WIDEST:
+        raise ValueError(f"{name}={value} must be at most {WIDEST}")
     if value < at_least or value % 2:
         near = max(at_least, value + value % 2)
         raise ValueError(

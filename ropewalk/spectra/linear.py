@@ -15,5 +15,7 @@ def linear(spectrum: Spectrum, factor: float) -> Spectrum:
 
     Source: Extending Context Window via Positional Interpolation (Chen et al., 2023).
     """
+    if not isinstance(spectrum, Spectrum):
+        raise TypeError(f"spectrum must be a Spectrum, got {type(spectrum).__name__}")
     divisor = check_number("factor", factor, at_least=1)
     return spectrum.map(lambda f: f / divisor)

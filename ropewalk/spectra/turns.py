@@ -15,6 +15,8 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import cache
 
+from ropewalk.spectra.arguments import check_int, check_number
+
 _PI_BITS = 1280
 """Enough for the largest float64 (1024 bits) and 64 bits of position with 192 bits to spare."""
 
@@ -51,13 +53,11 @@ def _signed64(value: int) -> int:
 
 def _per_position(frequency: float, unit: float) -> Fraction:
     """Radians per position, exactly."""
+    check_number("unit", unit, above=0)
     try:
-        return Fraction(frequency) * Fraction(unit)
-    except (ValueError, OverflowError, TypeError) as error:
-        raise ValueError(
-            f"frequency {frequency!r} with unit {unit!r} must be finite; "
-            "a pair that shall not turn has frequency 0.0"
-        ) from error
+        return Fraction(check_number("frequency", frequency)) * Fraction(unit)
+    except ValueError as error:
+        raise ValueError(f"{error}; a pair that shall not turn has frequency 0.0") from error
 
 
 def _bits_for(value: Fraction) -> int:
@@ -88,7 +88,7 @@ def exact_angle(position: int, frequency: float, unit: float = 1.0) -> float:
     Raises:
         ValueError: frequency or unit is not finite.
     """
-    exact = _per_position(frequency, unit) * position
+    exact = _per_position(frequency, unit) * check_int("position", position)
     bits = _bits_for(exact)
     turn = 2 * scaled_pi(bits)
     reduced = (exact.numerator << bits) // exact.denominator % turn

@@ -101,10 +101,10 @@ def run(text: Embedded) -> Step:
         },
         paragraphs=(
             "Rotations of one plane add up, so a pair may turn by x·θ or by y·φ or by both. A "
-            "rotary encoding is a matrix of frequencies, axes by pairs: one row is text, blocks of "
-            "rows are axial images, three rows are video.",
-            "What must not happen is that two axes share one row. Then only x + y is known, and "
-            "every place on an anti-diagonal is the same place.",
+            "rotary encoding is a matrix of frequencies, axes by pairs: one row is text, two rows "
+            "an image, three a video. An axial encoding fills each column in one row only.",
+            "What must not happen is that two rows are equal. Then only x + y is known, and every "
+            "place on an anti-diagonal is the same place.",
         ),
         equations=(r"\mathrm{angle}_c = \sum_a p_a\,\theta_{a,c}",),
         drawing={

@@ -65,9 +65,9 @@ def run(text: Embedded) -> Step:
             "Each lane is a square wave: the lowest bit turns every step, the next every second "
             "one, and so on. The walk from 0 to 7 visits the corners of a cube, leaping along "
             "edges and sometimes straight across.",
-            "Smooth is not better for free. How loud a code is beside the word matters as much as "
-            "how smooth it is, and in small models unit-size bits may well train better than "
-            "unit-size sinusoids. What bits cannot give is a linear step from p to p + k.",
+            "Smooth is not better for free: how loud a code is beside the word matters as much as "
+            "how smooth it is, and nothing here says that smooth codes train better. What bits "
+            "cannot give is a linear step from p to p + k.",
         ),
         equations=(r"E(p)_k = \lfloor p/2^k \rfloor \bmod 2",),
         drawing={

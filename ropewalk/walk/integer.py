@@ -95,6 +95,7 @@ def run(text: Embedded) -> Step:
         "layernorm": ("layernorm", "separation from the position before, after LayerNorm"),
         "rmsnorm": ("rmsnorm", "separation from the position before, after RMSNorm"),
     }
+    scaled = next(bar["scaled"] for bar in bars if bar["code"] == "sinusoidal p=1")
     lost = max(b["layernorm"] for b in bars if b["code"].startswith(("integer", "normalised")))
     kept = min(b["layernorm"] for b in bars if b["code"].startswith(("binary", "sinusoidal")))
     name = text.tokens[token].strip() or text.tokens[token]
@@ -113,9 +114,10 @@ def run(text: Embedded) -> Step:
         question="What if the position is simply added to the word?",
         verdict=(
             f"At position 1 the integer drowns “{name}” by {-raw['integer p=1']:.1f} dB, at "
-            f"{FAR} by {-raw[f'integer p={FAR}']:.0f} dB, and it grows without end. Sinusoids of "
-            f"unit size are hardly quieter ({-raw['sinusoidal p=1']:.1f} dB): they are bounded, "
-            "and scaled in practice. LayerNorm removes a code that is equal in all lanes "
+            f"{FAR} by {-raw[f'integer p={FAR}']:.1f} dB, and it grows without end. Sinusoids of "
+            f"unit size are hardly quieter ({-raw['sinusoidal p=1']:.1f} dB), but bounded; the "
+            "original transformer multiplies embeddings by √D, which brings the word to "
+            f"{scaled:+.1f} dB. LayerNorm removes a code that is equal in all lanes "
             f"({order(lost)} is left between neighbours)."
         ),
         evidence="measured",

@@ -25,8 +25,7 @@ def run(text: Embedded) -> Step:
         question="What if the number is kept between 0 and 1?",
         verdict=(
             f"Bounded, but position 5 is {short:.4f} in ten tokens and {long:.4f} in ten thousand: "
-            "what “next token” means changes with the length, so nothing learnt at one length "
-            "holds at another."
+            "a step of one token, learnt at one length, is another step at the next."
         ),
         evidence="proved",
         figures={
@@ -40,7 +39,8 @@ def run(text: Embedded) -> Step:
             ),
         },
         paragraphs=(
-            "E(p) = p/(L − 1) no longer drowns the word. But the code needs the length before the "
+            "E(p) = p/(L − 1) is at most 1 in each lane (which, over all lanes, still drowns a "
+            "word of this size at the end of the text). But the code needs the length before the "
             "text is written, and a model that has learnt the distance of two neighbours at one "
             "length meets another distance at the next.",
         ),

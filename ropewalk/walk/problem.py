@@ -49,7 +49,7 @@ def run(text: Embedded) -> Step:
     return Step(
         name="problem",
         title="Attention does not know order",
-        question="Two tokens are equal. Can attention tell which one came first?",
+        question="Does attention notice in which order its tokens stand?",
         verdict=_verdict(text, pairs, figures),
         evidence="proved",
         figures=figures,
@@ -58,8 +58,8 @@ def run(text: Embedded) -> Step:
             "where a token stands: shuffle the sentence, and the outputs are shuffled with it.",
             "So equal tokens get equal outputs, whatever the weights are. The numbers are those of "
             "a four-head layer with random weights, in float64, without a mask.",
-            "A causal mask does tell them apart a little, since the second one sees more tokens. "
-            "That is a hint of order, not a place.",
+            "A causal mask separates them, and by no small amount: each sees a different past. "
+            "That tells something of the order. It is not a place, and not a distance.",
         ),
         equations=(r"A(Px) = P\,A(x)", r"x_i = x_j \;\Rightarrow\; A(x)_i = A(x)_j"),
         drawing={
@@ -73,6 +73,11 @@ def run(text: Embedded) -> Step:
 
 
 def _verdict(text: Embedded, pairs: list[tuple[int, int]], figures: dict[str, Figure]) -> str:
+    if len(text.ids) == 1:
+        return (
+            "One token has no order to show. A text such as “The dog chased another dog” shows "
+            "that equal tokens get equal outputs, wherever they stand."
+        )
     if not pairs:
         return (
             "No token appears twice in this text, so equal outputs cannot be shown with it; that "
@@ -89,9 +94,10 @@ def _verdict(text: Embedded, pairs: list[tuple[int, int]], figures: dict[str, Fi
     i, j = pairs[0]
     return (
         f"Without a position, {_quoted(text.tokens[i])} at {i} and at {j} get the same output "
-        f"(distance {order(figures['equal_tokens_distance'].value)}). A causal mask alone "
-        f"separates them by {figures['causal_mask_distance'].value:.2g}: it hints at order, not at "
-        f"place.{_lookalikes(text)}"
+        f"(distance {order(figures['equal_tokens_distance'].value)} of their size; four heads, "
+        "random weights). A causal mask alone separates them by "
+        f"{figures['causal_mask_distance'].value:.2g} of their size, since each sees a different "
+        f"past: that is order, not place.{_lookalikes(text)}"
     )
 
 

@@ -25,8 +25,11 @@ def _turned(vector: Tensor, positions: Tensor) -> Tensor:
 def run(text: Embedded) -> Step:
     """Similarity of two words three tokens apart, along 512 absolute positions."""
     first = text.vectors[focus(text)]
-    second = text.vectors[0 if focus(text) else -1]
+    other = 0 if focus(text) else -1
+    second = text.vectors[other]
     first, second = _even(first), _even(second)
+    names = [text.tokens[i].strip() or text.tokens[i] for i in (focus(text), other)]
+    words = f"“{names[0]}” and “{names[1]}”" if len(text.ids) > 1 else f"“{names[0]}” and itself,"
     here = torch.arange(PLACES)
     there = here + DISTANCE
     encode = Sinusoidal(len(first)).encode
@@ -43,7 +46,7 @@ def run(text: Embedded) -> Step:
         title="Distance is what matters",
         question="Does the similarity of two words depend on where the sentence starts?",
         verdict=(
-            f"Two words {DISTANCE} tokens apart: with added sinusoids their cosine wanders by "
+            f"{words} {DISTANCE} tokens apart: with added sinusoids their cosine wanders by "
             f"{spread_added:.3f} as the sentence moves along, with rotated vectors by "
             f"{order(spread_turned)}. Adding multiplies the norm by {growth.max().item():.1f}; "
             f"turning keeps it ({order(kept)})."

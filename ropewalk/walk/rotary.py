@@ -145,7 +145,7 @@ def run(text: Embedded) -> Step:
             r"\langle R(m)\,q,\; R(n)\,k\rangle = \langle q,\; R(n-m)\,k\rangle",
         ),
         drawing={
-            "frequencies": [rounded(f) for f in RoPE(64).spectrum.inv_freq],
+            "frequencies": list(RoPE(64).spectrum.inv_freq),
             "tokens": text.tokens,
             "before": rounded(_weights(layer, normed, None)),
             "after": rounded(_weights(layer, normed, rope)),
@@ -165,13 +165,14 @@ def _verdict(figures: dict[str, Figure], alone: bool) -> str:
         differ = "All tokens of this text are equal, and stay equal: position needs a contrast. "
     else:
         differ = (
-            f"Equal tokens now differ by {value['equal_tokens_distance']:.2f} "
+            f"Equal tokens now differ by {value['equal_tokens_distance']:.2f} of their size "
             f"({value['equal_tokens_distance_raw']:.2g} on raw, un-normed embeddings). "
         )
     return (
         f"{differ}Every written form is the same rotation ({order(value['forms_error'])}), norms "
         f"are kept ({order(value['norm_error'])}) and scores depend on distance alone "
         f"({order(value['shift_error'])} for shifts up to a million), unless positions are rounded "
-        f"to bfloat16 ({value['shift_error_bf16_positions']:.1g}). A sentence of equal tokens "
+        f"to bfloat16 ({value['shift_error_bf16_positions']:.1f} standard deviations). A sentence "
+        "of equal tokens "
         f"stays identical ({order(value['flat_sentence_distance'])})."
     )

@@ -56,7 +56,7 @@ def run(text: Embedded) -> Step:
             f"{order(right)}, while the rotation of the other sign misses by {wrong:.1f}. Codes "
             f"stay {nearest[DIM]:.2f} apart over {RANGE:,} positions at D = {DIM}, and {far:.2f} "
             f"over {FAR:,}, far past the longest wavelength of {longest:,.0f}, which is no "
-            f"limit. At D = 4 it is {nearest[4]:.3f} already."
+            f"limit. At D = 4 the nearest two of {RANGE:,} codes are {nearest[4]:.3f} apart."
         ),
         evidence="proved",
         figures={

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Additive, integer_positions
-from ropewalk.encodings.width import check_dim
+from ropewalk.encodings.width import check_dim, check_floating
 
 
 class Binary(Additive):
@@ -45,7 +45,7 @@ class Binary(Additive):
         """``[..., T, dim]`` of zeros and ones; see the module."""
         where = integer_positions(positions)
         lanes = torch.arange(self.dim, device=where.device) * self.bits // self.dim
-        return ((where[..., None] >> lanes) & 1).to(dtype)
+        return ((where[..., None] >> lanes) & 1).to(check_floating(dtype))
 
     def reference(self, position: int, length: int | None = None) -> list[float]:
         """The code of one position."""

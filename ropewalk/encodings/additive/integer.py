@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ropewalk.catalog import Spec, register
 from ropewalk.core import Additive, integer_positions
-from ropewalk.encodings.width import check_dim
+from ropewalk.encodings.width import check_dim, check_floating
 
 
 class Integer(Additive):
@@ -33,7 +33,7 @@ class Integer(Additive):
         dtype: torch.dtype = torch.float32,
     ) -> Tensor:
         """``[..., T, dim]``; see the module."""
-        codes = integer_positions(positions).to(dtype)
+        codes = integer_positions(positions).to(check_floating(dtype))
         return codes[..., None].expand(*codes.shape, self.dim)
 
     def reference(self, position: int, length: int | None = None) -> list[float]:

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Additive, integer_positions
-from ropewalk.encodings.width import check_dim
+from ropewalk.encodings.width import check_dim, check_floating
 from ropewalk.kernels.opaque import opaque
 
 
@@ -63,7 +63,8 @@ class Learned(Additive):
         length: rows of the table, ``row_offset`` included.
         row_offset: the row of position 0.
         std: standard deviation of the initial values.
-        device, dtype: of the table.
+        device: of the table.
+        dtype: of the table.
     """
 
     def __init__(
@@ -78,14 +79,21 @@ class Learned(Additive):
     ) -> None:
         super().__init__()
         self.dim = check_dim(dim)
-        self.length = check_dim(length, "length")
-        self.row_offset = 0 if row_offset == 0 else check_dim(row_offset, "row_offset")
+        self.length = check_dim(length, "length", at_most=1 << 40)
+        self.row_offset = (
+            0 if row_offset == 0 else check_dim(row_offset, "row_offset", at_most=length)
+        )
         if self.row_offset >= length:
             raise ValueError(f"row_offset={row_offset} leaves no row of length={length}")
         if not 0 < std < float("inf"):
             raise ValueError(f"std={std!r} must be finite and above 0")
         self.std = std
-        self.weight = nn.Parameter(torch.empty(length, dim, device=device, dtype=dtype))
+        try:
+            self.weight = nn.Parameter(torch.empty(length, dim, device=device, dtype=dtype))
+        except (RuntimeError, MemoryError) as error:
+            raise ValueError(
+                f"a table of length={length} × dim={dim} cannot be held: {error}"
+            ) from error
         self.reset_parameters()
 
     @property
@@ -110,9 +118,8 @@ class Learned(Additive):
             ValueError: a position is outside 0 … positions − 1.
         """
         where = integer_positions(positions)
-        return functional.embedding(_rows(where, self.row_offset, self.length), self.weight).to(
-            dtype
-        )
+        rows = _rows(where, self.row_offset, self.length)
+        return functional.embedding(rows, self.weight).to(check_floating(dtype))
 
     def reference(self, position: int, length: int | None = None) -> list[float]:
         """The code of one position."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ropewalk.catalog import Spec, register
 from ropewalk.core import Additive, integer_positions
-from ropewalk.encodings.width import check_dim
+from ropewalk.encodings.width import check_dim, check_floating
 
 
 class Normalised(Additive):
@@ -45,7 +45,7 @@ class Normalised(Additive):
         where = integer_positions(positions)
         last = _last(where, length)
         codes = where.to(torch.float64) / last
-        return codes.to(dtype)[..., None].expand(*where.shape, self.dim)
+        return codes.to(check_floating(dtype))[..., None].expand(*where.shape, self.dim)
 
     def reference(self, position: int, length: int | None = None) -> list[float]:
         """The code of one position in a sequence of ``length`` tokens (position + 1 if None)."""

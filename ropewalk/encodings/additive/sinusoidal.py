@@ -25,8 +25,8 @@ import torch
 from torch import Tensor
 
 from ropewalk.catalog import Spec, Variant, register
-from ropewalk.core import Additive, integer_positions
-from ropewalk.encodings.width import check_dim
+from ropewalk.core import Additive, integer_positions, wide_dtype
+from ropewalk.encodings.width import check_dim, check_floating
 from ropewalk.kernels.phases import phase_tables
 from ropewalk.spectra import Spectrum, exact_angle
 from ropewalk.spectra.geometric import check_base, powers
@@ -85,7 +85,7 @@ class Sinusoidal(Additive):
     ) -> Tensor:
         """``[..., T, dim]``; see the module."""
         where = integer_positions(positions)
-        wide = dtype if dtype == torch.float64 else torch.float32
+        wide = wide_dtype(check_floating(dtype))
         cos, sin = phase_tables(where, self.steps, self.scale, wide)
         return self._arrange(sin, cos).to(dtype)
 

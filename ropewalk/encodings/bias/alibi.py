@@ -1,9 +1,11 @@
 r"""ALiBi: each head fades keys linearly with distance.
 
-.. math:: b_h(i, j) = -m_h\,|i - j|, \qquad m_h = 2^{-8h/H} \;\; (h = 1 \dots H,\ H = 2^k)
+.. math:: b_h(i, j) = -m_h\,|i - j|, \qquad m_h = \begin{cases} 2^{-8h/n} & h \le n \\
+   2^{-4(2(h - n) - 1)/n} & h > n \end{cases}, \qquad n = 2^{\lfloor \log_2 H \rfloor}
 
-For other H: the slopes of the closest lower power of two, then every second slope of twice that
-power. A plain geometric sequence for any H is another convention and is not this one.
+for heads h = 1 … H. Where H is a power of two, n = H and the first case is all. For other H the
+first n heads have the slopes of n heads, and the rest every second slope of 2n heads. A plain
+geometric sequence for any H is another convention and is not this one.
 
 Source: Train Short, Test Long (Press et al., 2021), §3 and the authors' code for H ≠ 2^k.
 """
@@ -17,7 +19,7 @@ from torch import Tensor
 
 from ropewalk.catalog import Spec, register
 from ropewalk.core import Bias, integer_positions
-from ropewalk.encodings.width import check_dim
+from ropewalk.encodings.width import check_dim, check_floating
 
 
 def alibi_slopes(heads: int) -> list[float]:
@@ -58,7 +60,7 @@ class ALiBi(Bias):
         distance = (q[..., :, None] - k[..., None, :]).abs().unsqueeze(-3)
         wide = torch.float64 if dtype == torch.float64 else torch.float32
         slopes = self.slopes.to(wide)[:, None, None]
-        return (-slopes * distance.to(wide)).to(dtype)
+        return (-slopes * distance.to(wide)).to(check_floating(dtype))
 
     def reference(self, head: int, q_position: int, k_position: int) -> float:
         """One bias in float64."""
@@ -75,7 +77,8 @@ register(
         family="bias",
         factory=ALiBi,
         title="a linear penalty on distance, one slope per head",
-        equation=r"b_h(i, j) = -m_h\,|i - j|,\quad m_h = 2^{-8h/H}",
+        equation=r"b_h(i, j) = -m_h\,|i - j|,\quad m_h = \begin{cases} 2^{-8h/n} & h \le n \\ "
+        r"2^{-4(2(h - n) - 1)/n} & h > n \end{cases},\quad n = 2^{\lfloor \log_2 H \rfloor}",
         source="Press et al. (2021), Train Short, Test Long",
         config={"heads": 8},
         claims={

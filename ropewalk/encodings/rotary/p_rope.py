@@ -1,10 +1,12 @@
 r"""p-RoPE: the lowest frequencies are removed, so that those pairs carry content alone.
 
-.. math:: θ_c = \mathrm{base}^{-2c/d} \;(c < \lfloor p\,d/2 \rfloor), \qquad
+.. math:: θ_c = \mathrm{base}^{-2c/d} \;(c < \lfloor r\,d/2 \rfloor), \qquad
    θ_c = 0 \text{ otherwise}
 
+with r the fraction of pairs that turn: the paper's p, which is the position here.
+
 Source: Round and Round We Go! What makes Rotary Positional Encodings useful? (Barbero et al.,
-2024), §6; "proportional" in Gemma 4. Confirmed: head_dim 512, p = .25, base 1e6 gives
+2024), §6; "proportional" in Gemma 4. Confirmed: head_dim 512, r = .25, base 1e6 gives
 θ₁ = 0.947464 and lane 0 pairs with lane 256 (tests/test_encodings.py).
 """
 
@@ -33,7 +35,7 @@ register(
         family="rotary",
         factory=p_rope,
         title="rotary with the lowest frequencies removed",
-        equation=r"\theta_c = b^{-2c/d}\;(c < \lfloor p\,d/2 \rfloor),"
+        equation=r"\theta_c = b^{-2c/d}\;(c < \lfloor r\,d/2 \rfloor),"
         r"\quad \theta_c = 0\text{ else}",
         source="Barbero et al. (2024), Round and Round We Go! "
         "What makes Rotary Positional Encodings useful?",

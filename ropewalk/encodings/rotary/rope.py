@@ -27,6 +27,7 @@ from ropewalk.kernels.lanes import pair_slices
 from ropewalk.kernels.phases import float_tables
 from ropewalk.kernels.rotate import broadcast_tables, spectrum_lanes, turn
 from ropewalk.spectra import Layout, Spectrum, axial, exact_angle, geometric
+from ropewalk.spectra.arguments import check_int
 from ropewalk.spectra.rope_parameters import scaled
 
 Phases = Literal["integer", "float32"]
@@ -44,7 +45,7 @@ class RoPE(Rotary):
         base: rope_theta, if head_dim is given; 10000 (100 with several axes) if None.
         head_dim: width of a head, an even int; the same as giving it first.
         axes: number of position axes; more than one gives :func:`ropewalk.spectra.axial`.
-        layout: ``"half"`` or ``"interleaved"``.
+        layout: ``"half"`` (if None) or ``"interleaved"``.
         rotary_dim: rotated lanes; all if None (one axis only).
         scaling: a function Spectrum → Spectrum, or a ``rope_parameters`` dictionary.
         phases: ``"integer"`` is exact at any position. ``"float32"`` multiplies positions and
@@ -63,7 +64,7 @@ class RoPE(Rotary):
         *,
         head_dim: int | None = None,
         axes: int = 1,
-        layout: Layout = "half",
+        layout: Layout | None = None,
         rotary_dim: int | None = None,
         scaling: Scaling = None,
         phases: Phases = "integer",
@@ -73,12 +74,13 @@ class RoPE(Rotary):
             raise ValueError(f"phases={phases!r} is unknown; use one of {PHASES}")
         if (spectrum is None) == (head_dim is None):
             raise TypeError("RoPE needs a Spectrum or head_dim, and not both: RoPE(head_dim=64)")
+        check_int("axes", axes, at_least=1)
         base, scaling = _theta(base, scaling)
         spectrum = head_dim if spectrum is None else spectrum
         if isinstance(spectrum, Spectrum):
             _refuse_both(base=base, axes=axes, layout=layout, rotary_dim=rotary_dim)
         else:
-            spectrum = _usual(spectrum, base, axes, layout, rotary_dim, phases)
+            spectrum = _usual(spectrum, base, axes, layout or "half", rotary_dim, phases)
         self.spectrum = scaled(spectrum, scaling)
         self.phases = phases
         self.register_derived()
@@ -246,7 +248,7 @@ def _theta(base: float | None, scaling: Scaling) -> tuple[float | None, Scaling]
 
 
 def _refuse_both(**given: Any) -> None:
-    usual = {"base": None, "axes": 1, "layout": "half", "rotary_dim": None}
+    usual = {"base": None, "axes": 1, "layout": None, "rotary_dim": None}
     extra = [name for name, value in given.items() if value != usual[name]]
     if extra:
         raise ValueError(
@@ -264,9 +266,7 @@ def _usual(
     phases: Phases,
 ) -> Spectrum:
     if isinstance(head_dim, bool) or not isinstance(head_dim, int):
-        raise TypeError(
-            f"spectrum must be a Spectrum or head_dim (an even int), got {type(head_dim).__name__}"
-        )
+        raise TypeError(f"head_dim={head_dim!r} must be an int; or give a Spectrum in its place")
     if axes == 1:
         theta = 10000.0 if base is None else base
         spectrum = geometric(head_dim, theta, rotary_dim=rotary_dim, layout=layout)

@@ -15,7 +15,7 @@ walk.el = (tag, attributes = {}, ...children) => {
     if (typeof value === "function") node.addEventListener(key.slice(2), value);
     else node.setAttribute(key, value === true ? "" : value);
   }
-  for (const child of children.flat()) {
+  for (const child of children.flat(Infinity)) {
     if (child === null || child === undefined) continue;
     node.append(child instanceof Node ? child : String(child));
   }
@@ -94,20 +94,13 @@ walk.numberNode = (x, digits = 3) => {
   return node;
 };
 
-// A value on an axis: no more digits than it needs.
+// A value on an axis: no more digits than it needs. Positions and lengths in full: 1,024.
 walk.tick = (x) => {
+  if (Number.isInteger(x) && Math.abs(x) < 1e10) return walk.number(x);
   const short = Number(x.toPrecision(5));
   if (short !== 0 && (Math.abs(short) >= 1e7 || Math.abs(short) < 1e-4)) return walk.number(short, 2);
   const [whole, fraction] = String(Math.abs(short)).split(".");
   return (short < 0 ? "−" : "") + grouped(whole) + (fraction ? `.${fraction}` : "");
-};
-
-// Positions and lengths where room is short: 512, 4K, 128K, 1M for powers of two, else 1.5k, 10k.
-walk.short = (n) => {
-  if (n >= 1024 && Number.isInteger(Math.log2(n))) return n < 2 ** 20 ? `${n / 1024}K` : n < 2 ** 30 ? `${n / 2 ** 20}M` : `${n / 2 ** 30}G`;
-  if (n >= 1e6) return `${Number((n / 1e6).toPrecision(2))}M`;
-  if (n >= 1000) return `${Number((n / 1e3).toPrecision(n >= 1e5 ? 3 : 2))}k`;
-  return walk.tick(n);
 };
 
 walk.signed = (x, places = 3) => {

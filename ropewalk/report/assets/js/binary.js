@@ -61,12 +61,17 @@ const bitsFigure = (drawing) => {
   return table;
 };
 
-const jumpFigure = ({ jump, smooth_jump: smooth }) => {
+// More bars than these run together.
+const BARS = 64;
+
+const jumpFigure = ({ jump, smooth_jump: smooth, bits }) => {
+  const shown = jump.slice(0, BARS);
+  const wide = bits ? ` of ${bits[0].length} lanes` : "";
   const [least, most] = walk.span(jump);
   const [slow, fast] = walk.span(smooth);
   return walk.figure({
     title: "How far one step moves the code",
-    caption: `Distance between the code of p and the code of p + 1. The bits jump by ${walk.number(least)} to ${walk.number(most)}, with a spike wherever a carry runs through; the sinusoid moves by ${
+    caption: `Distance between the code of p and the code of p + 1, both${wide}${jump.length > BARS ? `; drawn are the first ${BARS} of ${jump.length} steps` : ""}. Over all of them the bits jump by ${walk.number(least)} to ${walk.number(most)}, with a spike wherever a carry runs through; the sinusoid moves by ${
       fast - slow < 1e-3 * fast ? `${walk.number(fast)} at every step` : `${walk.number(slow)} to ${walk.number(fast)}`
     }.`,
     wide: true,
@@ -81,13 +86,13 @@ const jumpFigure = ({ jump, smooth_jump: smooth }) => {
         marginBottom: 42,
         style: walk.chartStyle,
         ariaLabel: "Size of the jump between neighbouring codes, for bits and for sinusoids",
-        x: { domain: [0, jump.length] },
+        x: { domain: [-0.5, shown.length - 0.5] },
         y: { zero: true, nice: true },
         marks: [
           ...walk.axisY(4),
           walk.axisX("position p", { ticks: width > 500 ? 8 : 5 }),
-          vendor.ruleX(jump, { x: (_, i) => i, y1: 0, y2: (d) => d, stroke: "var(--orange)", strokeWidth: Math.max(1, (width / jump.length) * 0.55) }),
-          vendor.line(smooth, { x: (_, i) => i, y: (d) => d, stroke: "var(--blue)", strokeWidth: 2.5 }),
+          vendor.ruleX(shown, { x: (_, i) => i, y1: 0, y2: (d) => d, stroke: "var(--orange)", strokeWidth: Math.max(1, (width / shown.length) * 0.55) }),
+          vendor.line(smooth.slice(0, BARS), { x: (_, i) => i, y: (d) => d, stroke: "var(--blue)", strokeWidth: 2.5 }),
         ],
       });
       chart.setAttribute("role", "img");

@@ -38,6 +38,16 @@ walk.figure = ({ title, caption, draw, controls = [], table = null, wide = false
   return node;
 };
 
+// Marks a box that scrolls sideways while there is more to see at its right end.
+walk.fadeEdge = (box) => {
+  const more = () => box.classList.toggle("more-right", box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
+  if (!box.dataset.watched) {
+    box.dataset.watched = "yes";
+    box.addEventListener("scroll", more, { passive: true });
+  }
+  more();
+};
+
 walk.note = (text) => walk.el("p", { class: "note" }, text);
 
 // slider({label, min, max, value, step, show(value), change(value)}) with its value beside it.

@@ -12,7 +12,7 @@ const wavelengthFigure = ({ wavelengths, context }) => {
       const chart = vendor.plot({
         width,
         height: 250,
-        marginLeft: 48,
+        marginLeft: 62,
         marginRight: 16,
         marginTop: 28,
         marginBottom: 42,
@@ -21,7 +21,7 @@ const wavelengthFigure = ({ wavelengths, context }) => {
         x: { domain: [-0.5, wavelengths.length - 0.5] },
         y: { type: "log" },
         marks: [
-          ...walk.axisY(decades, walk.short),
+          ...walk.axisY(decades),
           walk.axisX("pair, fast to slow", { ticks: 6 }),
           vendor.ruleY([context], { stroke: "var(--ink)", strokeDasharray: "5 3" }),
           vendor.text([context], { y: (v) => v, x: -0.3, textAnchor: "start", dy: -9, text: (v) => `context, ${walk.number(v)}`, fill: "var(--ink)", stroke: "var(--paper)", strokeWidth: 4 }),
@@ -157,20 +157,22 @@ const precisionFigure = ({ precision }) => {
 const quantisedFigure = ({ quantised }) => {
   const bits = walk.unique(quantised.map((one) => one.bits)).sort((a, b) => b - a);
   const whens = walk.unique(quantised.map((one) => one.when));
+  const errorOf = (bit, when) => quantised.find((one) => one.bits === bit && one.when === when)?.error;
+  const [earlier, later] = ["before", "after"].map((word) => whens.find((when) => String(when).startsWith(word)));
+  const times = (bit) => (errorOf(bit, earlier) > 0 ? errorOf(bit, later) / errorOf(bit, earlier) : 0) || null;
+  const ratios = bits.filter(times).map((bit) => `${walk.number(times(bit))} at ${bit} bits`);
   return walk.figure({
     title: "Keys in few bits, before or after the turn",
-    caption: "Relative squared error of keys that are stored in few bits, when they are quantised before they are turned and after. The further left, the better.",
+    caption: `Relative squared error of keys that are stored in few bits, when they are quantised before they are turned and after. The further left, the better.${ratios.length ? ` The error after ÷ before is ${walk.join(ratios)} (bold, × …).` : ""}`,
     table: { head: ["bits", "when", "error"], rows: quantised.map((one) => [String(one.bits), one.when, one.error]) },
     key: walk.el("ul", { class: "key" }, whens.map((when, i) => walk.el("li", {}, walk.el("i", { class: `swatch ${i === 0 ? "dot-blue" : "dot-orange"}` }), when))),
     draw: (host, width) => {
-      const tight = width < 480;
-      const band = tight ? 62 : 44;
-      const left = 64;
-      const errors = quantised.map((one) => one.error).filter((v) => v > 0);
-      const [low, high] = walk.span(errors);
-      // Room for the numbers at both ends.
-      const texts = walk.textWidth(errors.map((v) => walk.number(v)), 12) / (tight ? 2 : 1) + 16;
-      const x = vendor.scaleLinear([Math.log10(low), Math.log10(high)], [left + texts, width - texts]);
+      const band = 54;
+      const left = 78;
+      const [low, high] = walk.span(quantised.map((one) => one.error).filter((v) => v > 0));
+      // Room for the numbers beside the marks.
+      const texts = walk.textWidth(quantised.map((one) => walk.number(one.error)), 12) + 18;
+      const x = vendor.scaleLinear([Math.log10(low), Math.log10(high)], [left + 14, width - texts]);
       const from = Math.ceil(x.invert(left));
       const to = Math.floor(x.invert(width - 14));
       const base = 10 + bits.length * band;
@@ -181,20 +183,19 @@ const quantisedFigure = ({ quantised }) => {
       }
       svg.append("text").attr("class", "axis-name").attr("x", (left + width) / 2).attr("y", base + 34).attr("text-anchor", "middle").text("relative squared error");
       bits.forEach((bit, i) => {
-        const y = 10 + (i + 0.55) * band;
-        svg.append("text").attr("class", "row-name").attr("x", left - 12).attr("y", y).attr("dy", "0.35em").attr("text-anchor", "end").text(`${bit} bits`);
-        const here = whens.map((when) => quantised.find((one) => one.bits === bit && one.when === when)?.error);
-        const good = here.filter((v) => v > 0).map((v) => x(Math.log10(v)));
-        if (good.length > 1) svg.append("line").attr("class", "lead").attr("x1", Math.min(...good)).attr("x2", Math.max(...good)).attr("y1", y).attr("y2", y);
-        here.forEach((error, j) => {
+        const y = 10 + (i + 0.5) * band;
+        const ratio = times(bit);
+        svg.append("text").attr("class", "row-name").attr("x", left - 12).attr("y", y - (ratio ? 8 : 0)).attr("dy", "0.35em").attr("text-anchor", "end").text(`${bit} bits`);
+        if (ratio) svg.append("text").attr("class", "value-strong").attr("x", left - 12).attr("y", y + 10).attr("dy", "0.35em").attr("text-anchor", "end").text(`× ${walk.number(ratio)}`);
+        // One above the other, since the two are often close.
+        whens.forEach((when, j) => {
+          const error = errorOf(bit, when);
           if (!(error > 0)) return;
           const cx = x(Math.log10(error));
-          if (j === 0) svg.append("circle").attr("class", "end-before").attr("cx", cx).attr("cy", y).attr("r", 5.5);
-          else svg.append("rect").attr("class", "end-after").attr("x", cx - 5).attr("y", y - 5).attr("width", 10).attr("height", 10);
-          const first = error === Math.min(...here.filter((v) => v > 0));
-          const text = svg.append("text").attr("class", "value-small").attr("dy", "0.35em").text(walk.number(error));
-          if (tight) text.attr("x", cx).attr("y", y + (first ? -16 : 17)).attr("text-anchor", "middle");
-          else text.attr("x", cx + (first ? -10 : 10)).attr("y", y).attr("text-anchor", first ? "end" : "start");
+          const cy = y + (j - (whens.length - 1) / 2) * 18;
+          if (j === 0) svg.append("circle").attr("class", "end-before").attr("cx", cx).attr("cy", cy).attr("r", 5.5);
+          else svg.append("rect").attr("class", "end-after").attr("x", cx - 5).attr("y", cy - 5).attr("width", 10).attr("height", 10);
+          svg.append("text").attr("class", "value-small").attr("x", cx + 11).attr("y", cy).attr("dy", "0.35em").text(walk.number(error));
         });
       });
     },

@@ -101,6 +101,15 @@ walk.axisY = (ticks, format = walk.tick) => [
   vendor.axisY({ label: null, ticks, tickSize: 0, fill: "var(--quiet)", tickFormat: (value) => format(value) }),
 ];
 
+// Places of a point axis whose names have no room: every second, third, … is kept, and the last.
+const crowded = (x, series, format, room) => {
+  if (x.type !== "point") return new Set();
+  const places = walk.unique(series.flatMap((one) => one.points.map((p) => p.x))).sort((a, b) => a - b);
+  const widest = walk.textWidth(places.map(format), 12) + 8;
+  const every = Math.max(1, Math.ceil((widest * places.length) / room));
+  return new Set(places.filter((_, i) => (places.length - 1 - i) % every !== 0));
+};
+
 // lines(host, {width, height, label, series: [{name, points: [{x, y, low?, high?}], look, dots}],
 //   x: {label, type, ticks, format}, y: {label, log, domain, format}, rules: [...]})
 // On a log axis a zero stands on a floor of its own, marked 0.
@@ -131,7 +140,10 @@ walk.lines = (host, { width, height = 260, label, series, x, y, rules = [], name
     }
   }
   const wide = names && drawn.length > 1 && width >= 520;
-  const right = wide ? Math.min(200, walk.textWidth(drawn.map((one) => one.name), 13, 600) + 26) : 16;
+  const format = x.format ?? walk.tick;
+  const last = Math.max(...drawn.flatMap((one) => one.points.map((p) => p.x)));
+  const edge = x.type === "point" ? walk.textWidth([format(last)], 12) / 2 : 0;
+  const right = wide ? Math.min(200, walk.textWidth(drawn.map((one) => one.name), 13, 600) + 26) : Math.max(16, Math.ceil(edge));
   if (!wide && names && drawn.length > 1) host.append(walk.lineKey(drawn));
   const flat = drawn.flatMap((one) =>
     one.points.map((p) => ({
@@ -141,9 +153,10 @@ walk.lines = (host, { width, height = 260, label, series, x, y, rules = [], name
       }`,
     })),
   );
+  const hidden = crowded(x, drawn, format, width - (y.margin ?? 48) - right);
   const marks = [
     ...walk.axisY(ticks ?? y.ticks ?? 5, y.log ? (v) => (floor && v <= floor * 1.01 ? "0" : logText(v)) : (y.format ?? walk.tick)),
-    walk.axisX(x.label, { ticks: x.ticks, tickFormat: x.format ?? walk.short }),
+    walk.axisX(x.label, { ticks: x.ticks, tickFormat: (v) => (hidden.has(v) ? "" : format(v)) }),
     ...under,
     ...rules.map((rule) => vendor.ruleY([rule.y], { stroke: "var(--quiet)", strokeDasharray: rule.dash ?? null })),
     ...rules.filter((rule) => rule.text).map((rule) => vendor.text([rule], { x: rule.x, y: "y", text: "text", textAnchor: rule.anchor ?? "start", dy: rule.dy ?? -8, fill: "var(--quiet)", stroke: "var(--paper)", strokeWidth: 4 })),

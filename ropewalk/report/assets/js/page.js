@@ -42,7 +42,7 @@
     "p",
     { class: "sentence", "aria-label": "The text of this walk, token by token" },
     payload.tokens.slice(0, MOST).map((token, i) =>
-      el("span", { class: repeated(token, i) ? "token equal" : "token" }, el("bdi", {}, walk.shortToken(token, 60)), el("sub", { "aria-hidden": "true" }, i + 1)),
+      el("span", { class: repeated(token, i) ? "token equal" : "token" }, el("bdi", {}, walk.shortToken(token, 60)), el("sub", { "aria-hidden": "true" }, i)),
     ),
     payload.tokens.length > MOST ? el("span", { class: "more" }, `… and ${walk.number(payload.tokens.length - MOST)} more`) : null,
   );
@@ -151,11 +151,10 @@
     section("race", null, "The race", run);
   }
 
-  // A wide equation shrinks a little to fit; one that fits needs no tab stop of its own.
+  // A wide equation keeps its size and scrolls in its box; one that fits needs no tab stop.
   const settle = () => {
     for (const node of document.querySelectorAll(".equation")) {
-      node.style.fontSize = "";
-      if (node.scrollWidth > node.clientWidth + 1) node.style.fontSize = `${Math.max(0.74, node.clientWidth / (node.scrollWidth + 2))}em`;
+      walk.fadeEdge(node);
       if (node.scrollWidth > node.clientWidth + 1) node.tabIndex = 0;
       else node.removeAttribute("tabindex");
     }
@@ -230,10 +229,9 @@
     el(
       "p",
       {},
-      `Written by ropewalk${payload.version ? ` ${payload.version}` : ""} into one file that asks nothing of any network. The same results as data: `,
-      el("code", {}, "ropewalk walk --json"),
-      ".",
+      `Written by ropewalk${payload.version ? ` ${payload.version}` : ""} into one file that asks nothing of any network.`,
     ),
+    el("p", {}, "The same results as data: ", el("code", {}, "ropewalk walk --json"), "."),
     el("p", {}, "Drawn with d3 and Observable Plot (ISC) and KaTeX (MIT), set in Source Serif 4 (OFL); their notices are in the source of this page."),
   );
   document.documentElement.classList.add("ready");

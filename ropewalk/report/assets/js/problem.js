@@ -2,13 +2,14 @@
 
 walk.equalRows = (pairs) => walk.unique((pairs ?? []).flat()).sort((a, b) => a - b);
 
-const tokenWithPlace = (tokens, i) => `“${walk.shortToken(tokens[i], 16)}” (${i + 1})`;
+// Positions are counted from 0, as the encodings count them.
+const tokenWithPlace = (tokens, i) => `“${walk.shortToken(tokens[i], 16)}” (${i})`;
 walk.tokenWithPlace = tokenWithPlace;
 
 // The numbers of a map between tokens, as a table.
 walk.tokenTable = (tokens, matrix) => ({
-  head: ["", ...tokens.map((token, i) => `${walk.shortToken(token)} (${i + 1})`)],
-  rows: matrix.map((row, i) => [`${walk.shortToken(tokens[i])} (${i + 1})`, ...row]),
+  head: ["", ...tokens.map((token, i) => `${walk.shortToken(token)} (${i})`)],
+  rows: matrix.map((row, i) => [`${walk.shortToken(tokens[i])} (${i})`, ...row]),
 });
 
 const attentionFigure = ({ tokens, attention }, marked) => {

@@ -1,5 +1,7 @@
 // The race: one curve an encoding, trained at one length and read at longer ones.
 
+const TASKS = { characters: "the next character of Shakespeare’s plays, for a small character model" };
+
 walk.race = ({ task, train_length: trained, lengths, unit, curves, seeds }) => {
   const series = curves.map((curve, i) => ({
     name: curve.encoding,
@@ -11,15 +13,22 @@ walk.race = ({ task, train_length: trained, lengths, unit, curves, seeds }) => {
     return sorted[0]?.encoding ?? "none";
   };
   const last = lengths.length - 1;
+  const found = curves.find((one) => one.encoding === "rope");
+  // Said only of a run in which it is so.
+  const falls = found && best(0) === "rope" && best(last) !== "rope" && found.median[last] > found.median[0];
+  const rope = falls
+    ? `RoPE is best at the trained length and loses beyond it (${walk.number(found.median[0])} at ${walk.number(lengths[0])}, ${walk.number(found.median[last])} at ${walk.number(lengths[last])} ${unit}): to be read further it needs scaling, or training at the longer length.`
+    : null;
   return [
     walk.el(
       "p",
       {},
-      `The properties above say what a code can do; a race says what a model makes of it. Task: ${task}. Trained at length ${walk.number(trained)}, read at ${walk.join(lengths.map((n) => walk.number(n)))}, with ${seeds} seeds each.`,
+      `The properties above say what a code can do; a race says what a model makes of it. The task: ${TASKS[task] ?? task}. Trained at length ${walk.number(trained)}, read at ${walk.join(lengths.map((n) => walk.number(n)))}, with ${seeds} seeds each.`,
     ),
+    rope ? walk.el("p", {}, rope) : null,
     walk.figure({
       title: `Trained at ${walk.number(trained)}, read further`,
-      caption: `Median over seeds, with the band from lowest to highest; lower is better. Lowest at length ${walk.number(lengths[0])}: ${best(0)}; at ${walk.number(lengths[last])}: ${best(last)}. A small model on one task: a hint, not a ranking.`,
+      caption: `Lines: the median of the seeds. Bands: from the lowest to the highest of the ${seeds} seeds. Lower is better. Lowest at length ${walk.number(lengths[0])}: ${best(0)}; at ${walk.number(lengths[last])}: ${best(last)}. A small model on one task: a hint, not a ranking.`,
       wide: true,
       table: {
         head: ["encoding", ...lengths.map((n) => `at ${walk.number(n)}`)],

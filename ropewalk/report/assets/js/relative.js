@@ -1,15 +1,17 @@
 // Step 6: the same two words at the same distance, moved along the text.
 
-walk.figures.relative = ({ distance, positions, adding, rotating }) => {
-  const spread = (values) => {
+walk.figures.relative = ({ distance, positions, adding, rotating }, step) => {
+  // The drawing shows only some of the places; the step has measured the spread over all of them.
+  const spread = (values, measured) => {
     const [low, high] = walk.span(values);
-    return high - low;
+    return walk.number(measured ?? high - low, 2);
   };
+  const { adding_spread: added, rotating_spread: turned } = step.figures ?? {};
   const mean = (values) => values.reduce((sum, x) => sum + x, 0) / values.length;
   return [
     walk.figure({
       title: `Two words ${distance} apart, moved along the text`,
-      caption: `How the cosine of the two vectors departs from its own mean as the pair moves through the text. With position added the mean is ${walk.number(mean(adding))} and the cosine ranges over ${walk.number(spread(adding))}; with the vectors turned, ${walk.number(mean(rotating))} and ${walk.number(spread(rotating))}. A level line means that the distance alone decides.`,
+      caption: `How the cosine of the two vectors departs from its own mean as the pair moves through the text. With position added the mean is ${walk.number(mean(adding))} and the cosine ranges over ${spread(adding, added)}; with the vectors turned, ${walk.number(mean(rotating))} and ${spread(rotating, turned)}. A level line means that the distance alone decides.`,
       wide: true,
       draw: (host, width) =>
         walk.lines(host, {

@@ -15,11 +15,14 @@ walk.turningPair = (frequencies = FREQUENCIES) => {
   const wave = () => (theta() > 0 ? `one turn in ${walk.number((2 * Math.PI) / theta())} positions` : "never turns");
   const said = walk.readout();
   const redraw = () => figure.redraw();
+  // A stroke for the key: an arrow, or a dashed ray with a ring.
+  const stroke = (kind, ghost) =>
+    walk.mark(ghost ? "M0 8H19M19 8a4 4 0 1 0 8 0a4 4 0 1 0 -8 0" : "M0 8H26M20 3l6 5-6 5", { viewBox: "0 0 28 16", width: 28, class: `dial-key ${kind}${ghost ? " ghost" : ""}` });
 
   const dial = (host, size) => {
     const svg = walk.svg(host, size, size, `A query at position ${base + apart} and a key at position ${base}, turned as arrows on a circle`);
     const c = size / 2;
-    const r = c - 30;
+    const r = c - 38;
     const tip = (length, angle) => [c + r * length * Math.cos(angle), c - r * length * Math.sin(angle)];
     svg.append("circle").attr("class", "dial").attr("cx", c).attr("cy", c).attr("r", r);
     svg.append("line").attr("class", "grid").attr("x1", c - r).attr("x2", c + r).attr("y1", c).attr("y2", c);
@@ -38,11 +41,18 @@ walk.turningPair = (frequencies = FREQUENCIES) => {
       svg.append("line").attr("class", `arrow ${kind}`).attr("x1", c).attr("y1", c).attr("x2", x).attr("y2", y);
       const wing = (side) => [x - 12 * Math.cos(angle + side), y + 12 * Math.sin(angle + side)];
       svg.append("path").attr("class", `head ${kind}`).attr("d", `M${wing(0.42).join(",")}L${x},${y}L${wing(-0.42).join(",")}`);
-      const [nx, ny] = [c + (r * length + 15) * Math.cos(angle), c - (r * length + 15) * Math.sin(angle)];
+      const out = r * length + (length === 1 ? 25 : 15);
+      const [nx, ny] = [c + out * Math.cos(angle), c - out * Math.sin(angle)];
       if (name) svg.append("text").attr("class", `arrow-name ${kind}`).attr("x", nx).attr("y", ny).attr("dy", "0.35em").attr("text-anchor", "middle").text(name);
     };
-    arrow("q ghost", q.size, q.angle, null);
-    arrow("k ghost", k.size, k.angle, null);
+    // Where both began: a ray to beyond the rim that ends in a ring, seen even under the arrow.
+    const start = (kind, angle) => {
+      const [x, y] = [c + (r + 8) * Math.cos(angle), c - (r + 8) * Math.sin(angle)];
+      svg.append("line").attr("class", `arrow ghost ${kind}`).attr("x1", c).attr("y1", c).attr("x2", x).attr("y2", y);
+      svg.append("circle").attr("class", `start ${kind}`).attr("cx", x).attr("cy", y).attr("r", 4.5);
+    };
+    start("q", q.angle);
+    start("k", k.angle);
     arrow("k", k.size, ka, "k");
     arrow("q", q.size, qa, "q");
     svg.append("text").attr("class", "angle-name").attr("x", ax).attr("y", ay).attr("dy", "0.35em").attr("text-anchor", "middle").text(`${walk.number(Math.round((Math.abs(between) * 180) / Math.PI))}°`);
@@ -69,8 +79,14 @@ walk.turningPair = (frequencies = FREQUENCIES) => {
   const figure = walk.figure({
     title: "One pair of components, turning",
     caption:
-      "The query q is turned by its position m times θ, the key k by its position n times θ; the pale arrows are the two before the turn. Move both: the arrows turn together, the angle between them stays, and so does the dot product. Change the distance, and it follows a cosine. Pairs further down the list turn more slowly.",
+      "The query q is turned by its position m times θ, the key k by its position n times θ; the dashed rays that end in a ring show where the two pointed before the turn, at position 0. Move both: the arrows turn together, the angle between them stays, and so does the dot product. Change the distance, and it follows a cosine. Pairs further down the list turn more slowly.",
     wide: true,
+    key: walk.el(
+      "ul",
+      { class: "key" },
+      ["q", "k"].map((kind) => walk.el("li", {}, stroke(kind, false), walk.el("span", {}, `${kind}, turned`))),
+      walk.el("li", {}, stroke("q", true), stroke("k", true), walk.el("span", {}, "where they began, at position 0")),
+    ),
     controls: [
       walk.slider({ label: "Position n (moves both)", min: 0, max: 64, value: base, change: (v) => { base = v; redraw(); } }),
       walk.slider({ label: "Distance m − n", min: -32, max: 32, value: apart, show: walk.number, change: (v) => { apart = v; redraw(); } }),
@@ -121,7 +137,7 @@ walk.figures.rotary = ({ frequencies, tokens: named, before, after, shift }, ste
     figures.push(
       walk.figure({
         title: "Attention before and after",
-        caption: `The same queries and keys of one head, left as they are and turned by their positions. The largest change of a weight is ${walk.number(moved, 2)}.${marked.length ? " Marked: the rows of the equal tokens, one and the same at the left; compare them at the right." : ""}`,
+        caption: `The same queries and keys of one head, left as they are and turned by their positions. The largest change of a weight is ${walk.number(moved, 2)}.${marked.length ? " Marked: the rows of the equal tokens, one and the same in the first map; compare them in the second." : ""}`,
         wide: true,
         key: walk.ramp("0", `weight ${walk.number(top, 2)}`),
         table: tokens.length <= 16 ? walk.tokenTable(tokens, after) : null,

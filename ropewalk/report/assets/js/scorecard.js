@@ -24,10 +24,13 @@ walk.scorecard = (scorecard) => {
   const encodings = Object.keys(scorecard);
   const known = Object.keys(ABOUT);
   const seen = walk.unique(encodings.flatMap((name) => Object.keys(scorecard[name] ?? {})));
-  const properties = [...known.filter((p) => seen.includes(p)), ...seen.filter((p) => !known.includes(p))];
+  const all = [...known.filter((p) => seen.includes(p)), ...seen.filter((p) => !known.includes(p))];
+  // A column that says nothing of any encoding is left out.
+  const told = (one) => typeof one?.holds === "boolean" || typeof one?.claimed === "boolean" || typeof one?.error === "number";
+  const properties = all.filter((p) => encodings.some((name) => told(scorecard[name]?.[p])));
   const state = (one) => (one?.holds === true ? "yes" : one?.holds === false ? "no" : "none");
   const differs = (one) => typeof one?.holds === "boolean" && typeof one?.claimed === "boolean" && one.holds !== one.claimed;
-  const words = { yes: "holds", no: "does not hold", none: "not applicable" };
+  const words = { yes: "holds", no: "does not hold", none: "does not apply, or no record" };
   const sentence = (name, property) => {
     const one = scorecard[name]?.[property];
     const error = typeof one?.error === "number" ? `, error ${walk.number(one.error)}` : "";
@@ -108,6 +111,11 @@ walk.scorecard = (scorecard) => {
   table.addEventListener("pointerleave", () => light(null));
   const disagree = encodings.flatMap((name) => properties.filter((p) => differs(scorecard[name]?.[p])).map((p) => `${name}, ${p}`));
   const scroller = walk.el("div", { class: "scroll card-scroll" }, table);
+  const hint = walk.el("p", { class: "scroll-hint", hidden: true }, "The table is wider than the screen: move it sideways to see the rest →");
+  new ResizeObserver(() => {
+    hint.hidden = scroller.scrollWidth <= scroller.clientWidth + 1;
+    walk.fadeEdge(scroller);
+  }).observe(scroller);
   const toggle = walk.el(
     "label",
     { class: "check" },
@@ -126,19 +134,20 @@ walk.scorecard = (scorecard) => {
     walk.el(
       "ul",
       { class: "key card-key" },
-      [["yes", YES, "holds"], ["no", NO, "does not hold"], ["none", NONE, "not applicable, or no record"]].map(([kind, d, text]) =>
+      [["yes", YES, "holds"], ["no", NO, "does not hold"], ["none", NONE, "does not apply, or no record"]].map(([kind, d, text]) =>
         walk.el("li", {}, walk.el("span", { class: `cell ${kind}` }, walk.mark(d)), text),
       ),
       walk.el("li", {}, walk.el("span", { class: "cell yes differs" }, walk.el("span", { class: "differs-mark" }, "≠")), "measured and claimed disagree"),
     ),
     toggle,
+    hint,
     scroller,
     said,
     walk.el(
       "details",
       { class: "numbers-table" },
       walk.el("summary", {}, "What the properties mean"),
-      walk.el("dl", { class: "glossary" }, properties.map((property) => [walk.el("dt", {}, property), walk.el("dd", {}, about(property))])),
+      walk.el("dl", { class: "glossary" }, properties.flatMap((property) => [walk.el("dt", {}, property), walk.el("dd", {}, about(property))])),
     ),
   ];
 };

@@ -1,7 +1,13 @@
 // Step 5: bits and sinusoids side by side, then what the code says about distance.
 
+// Bits stretched over many lanes, one copy each: position 1 has one bit, as often as it is copied.
+walk.distinctBits = (bits) => {
+  const copies = Math.max(1, bits[1].filter((bit) => bit > 0).length);
+  return bits.map((row) => row.filter((_, i) => i % copies === 0));
+};
+
 const sideBySideFigure = (drawing) => {
-  const bits = walk.lowFirst(drawing.bits);
+  const bits = walk.distinctBits(walk.lowFirst(drawing.bits));
   const { codes } = drawing;
   const count = Math.min(bits.length, codes.length);
   const apart = (rows, p) => Math.sqrt(rows[p].reduce((sum, x, i) => sum + (x - rows[p + 1][i]) ** 2, 0));
@@ -44,7 +50,7 @@ const sideBySideFigure = (drawing) => {
         walk.outline(svg, { x, y: top + chosen * map.h, width: w, height: map.h }, 2);
       }
       svg.append("text").attr("class", "tick equal").attr("x", left - 7).attr("y", top + (chosen + 0.5) * one.h).attr("dy", "0.35em").attr("text-anchor", "end").text(chosen);
-      said.textContent = `From ${chosen} to ${chosen + 1} the bits move by ${walk.number(apart(bits, chosen))}, the sinusoids by ${walk.number(apart(codes, chosen))}.`;
+      said.textContent = `From ${chosen} to ${chosen + 1} the ${bits[0].length} bits move by ${walk.number(apart(bits, chosen))}, the ${codes[0].length} components of the sinusoids by ${walk.number(apart(codes, chosen))}.`;
       host.append(said);
     },
   });
