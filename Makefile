@@ -4,12 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: walk test lint docs-pages site clean
+.PHONY: walk kernel test lint docs-pages site clean
 
 walk: $(VENV)/run                ## set up, then walk from two equal dogs to rotation
 	$(BIN)/ropewalk walk --out walk.html
 
-test: $(VENV)/dev lint           ## set up, then lint, types and tests
+kernel: $(VENV)/run              ## build the C++ kernel, if there is a compiler
+	-$(BIN)/ropewalk build-kernel
+
+test: $(VENV)/dev lint kernel    ## set up, then lint, types and tests
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/dev

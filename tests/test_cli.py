@@ -17,7 +17,7 @@ from ropewalk.cli import main
 from ropewalk.cli.settings import parse
 
 ROOT = Path(__file__).resolve().parent.parent
-COMMANDS = ("walk", "encodings", "show", "check")
+COMMANDS = ("walk", "encodings", "show", "check", "build-kernel")
 
 
 def run(capsys, *arguments: str) -> tuple[int, str, str]:

@@ -3,6 +3,7 @@
 The PyTorch reference is what runs everywhere; :func:`active` names the kernel in use.
 """
 
+from ropewalk.kernels.native import kernel
 from ropewalk.kernels.phases import phase, sincos, tables
 from ropewalk.kernels.rotate import (
     halve_tables,
@@ -32,5 +33,5 @@ __all__ = [
 
 
 def active() -> str:
-    """The kernel that rotations run on."""
-    return "reference (PyTorch)"
+    """The kernel that rotations on the CPU run on."""
+    return kernel().name

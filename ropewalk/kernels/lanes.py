@@ -47,7 +47,8 @@ def join(x: Tensor, first: Tensor, second: Tensor, lanes: tuple[slice, slice]) -
     a, b = lanes
     first, second = first.to(x.dtype), second.to(x.dtype)
     if a.step == 2:
-        turned = torch.stack((first, second), dim=-1).flatten(-2)
+        turned = torch.stack((first, second), dim=-1)
+        turned = turned.reshape(*turned.shape[:-2], -1) if turned.numel() else turned.flatten(-2)
         parts = [x[..., : a.start], turned, x[..., b.stop :]]
     else:
         between = x[..., a.stop : b.start]

@@ -1,9 +1,10 @@
-r"""Rotation of pairs of lanes: the PyTorch reference of the one rotary operation.
+r"""Rotation of pairs of lanes: the one rotary operation, checked and sent to its form.
 
 A positive angle turns (x₀, x₁) to (x₀·cos − x₁·sin, x₀·sin + x₁·cos). ``inverse=True`` turns by the
 negative angle and divides by attention_factor, so it undoes the rotation. Arithmetic is at least
-float32, the result is rounded once to the dtype of x. Only the phases are opaque to autograd and
-compilers; the rotation itself is plain tensor arithmetic, so every derivative is PyTorch's own.
+float32, the result is rounded once to the dtype of x. The C++ kernel
+(:mod:`ropewalk.kernels.fused`) and plain tensor arithmetic (:mod:`ropewalk.kernels.plain`) give the
+same bits.
 """
 
 from __future__ import annotations
@@ -11,25 +12,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ropewalk.kernels.lanes import join, pair_slices
+from ropewalk.kernels import fused
+from ropewalk.kernels.lanes import pair_slices
 from ropewalk.kernels.phases import tables
+from ropewalk.kernels.plain import broadcast_shape, broadcast_tables, compute_dtype, turn
 from ropewalk.kernels.steps import Steps
 from ropewalk.positions.contract import token_positions
 from ropewalk.spectra import Spectrum
-
-
-def compute_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of the arithmetic on values of ``dtype``: float64 for float64, else float32.
-
-    Raises:
-        TypeError: dtype is not a real floating dtype.
-    """
-    if dtype not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
-        raise TypeError(
-            f"x has dtype {dtype}; a rotation needs a real floating dtype: float32, "
-            "bfloat16, float16 or float64"
-        )
-    return dtype if dtype == torch.float64 else torch.float32
 
 
 def _require_tensor(x: object) -> None:
@@ -56,52 +45,8 @@ def _as_steps(spectrum: Spectrum | Steps, x: Tensor) -> Steps:
     )
 
 
-def broadcast_tables(table: Tensor, x: Tensor, head_tables: bool = False) -> Tensor:
-    """``table`` shaped so that it multiplies lanes of x ``[..., heads, tokens, lanes]``.
-
-    ``[tokens, pairs]`` serves every head and batch row; ``[batch, tokens, pairs]`` gets a head
-    dimension; with ``head_tables`` the third dimension from the end is KV heads already, each
-    repeated over its group.
-
-    Raises:
-        ValueError: the sizes do not fit.
-    """
-    if head_tables:
-        heads, own = x.shape[-3] if x.dim() > 2 else 1, table.shape[-3]
-        if heads % own:
-            raise ValueError(f"x has {heads} heads, not a multiple of the spectrum's heads={own}")
-        table = table.repeat_interleave(heads // own, dim=-3)
-    elif table.dim() > 2:
-        if x.dim() < 4:
-            raise ValueError(
-                f"x has shape {tuple(x.shape)}; positions with a batch dimension need "
-                "[batch, heads, tokens, head_dim]"
-            )
-        table = table.unsqueeze(-3)
-    # Not ``t in (1, n)``: compilers find a symbolic 2 unequal to a plain one there.
-    if table.dim() > x.dim() or any(
-        t != 1 and t != n for t, n in zip(table.shape[::-1][1:], x.shape[::-1][1:], strict=False)
-    ):
-        raise ValueError(
-            f"positions or tables of shape {tuple(table.shape)} do not broadcast over "
-            f"x {tuple(x.shape)}; x is [..., heads, tokens, head_dim], positions are [tokens] "
-            "or [batch, tokens]"
-        )
-    return table
-
-
-def turn(x: Tensor, cosine: Tensor, sine: Tensor, lanes: tuple[slice, slice]) -> Tensor:
-    """x with every pair turned by broadcast tables; differentiable in all three tensors."""
-    wide = compute_dtype(x.dtype)
-    first, second = x[..., lanes[0]].to(wide), x[..., lanes[1]].to(wide)
-    cosine, sine = cosine.to(wide), sine.to(wide)
-    return join(x, first * cosine - second * sine, first * sine + second * cosine, lanes)
-
-
-def _deliver(result: Tensor, x: Tensor, out: Tensor | None) -> Tensor:
-    if out is None:
-        return result
-    if torch.is_grad_enabled() and (result.requires_grad or out.requires_grad):
+def _check_out(x: Tensor, out: Tensor) -> None:
+    if torch.is_grad_enabled() and (x.requires_grad or out.requires_grad):
         raise ValueError("out= has no gradient; call without out=, or under torch.no_grad()")
     if out.shape != x.shape or out.dtype != x.dtype or out.device != x.device:
         raise ValueError(
@@ -109,7 +54,6 @@ def _deliver(result: Tensor, x: Tensor, out: Tensor | None) -> Tensor:
             f"x needs {tuple(x.shape)}, {x.dtype} on {x.device}"
         )
     _require_own_memory("out", out)
-    return out.copy_(result)
 
 
 def _require_own_memory(name: str, x: Tensor) -> None:
@@ -165,12 +109,50 @@ def rotate(
     where = token_positions(positions, offset, x, steps.spectrum.axes)
     if where.device != x.device:
         raise ValueError(f"x is on {x.device}, positions are on {where.device}; move one of them")
-    cosine, sine = tables(where, steps, compute_dtype(x.dtype), inverse=inverse)
-    per_head = steps.spectrum.heads is not None
-    turned = turn(
-        x, broadcast_tables(cosine, x, per_head), broadcast_tables(sine, x, per_head), lanes
-    )
-    return _deliver(turned, x, out)
+    if out is not None:
+        _check_out(x, out)
+    return _turn_by_phases(x, where, steps, lanes, inverse, out)
+
+
+def _turn_by_phases(
+    x: Tensor,
+    where: Tensor,
+    steps: Steps,
+    lanes: tuple[slice, slice],
+    inverse: bool,
+    out: Tensor | None,
+) -> Tensor:
+    """x turned, by the C++ kernel where it can, into ``out`` where one is given."""
+    spectrum = steps.spectrum
+    ops = fused.ops_for(x)
+    if (
+        ops is None
+        or where.device != steps.tensor.device
+        or (out is not None and (fused.needs_derivative(x) or not fused.fits(x, out)))
+    ):
+        cosine, sine = tables(where, steps, compute_dtype(x.dtype), inverse=inverse)
+        per_head = spectrum.heads is not None
+        cosine, sine = (broadcast_tables(t, x, per_head) for t in (cosine, sine))
+        turned = turn(x, cosine, sine, lanes)
+        return turned if out is None else out.copy_(turned)
+    _check_places(where, spectrum, x)
+    how = fused.Turn.of(lanes, spectrum.attention_factor, inverse)
+    if out is None and fused.needs_derivative(x):
+        saved = tuple(t.clone() if t.is_inference() else t for t in (where, steps.tensor))
+        return fused.Rotate.apply(x, *saved, how)
+    result = fused.fresh(ops, x) if out is None else out
+    ops.rotate_out.default(x, result, where, steps.tensor, *how)
+    if out is not None and not out.is_inference():
+        torch.autograd.graph.increment_version(out)
+    return result
+
+
+def _check_places(where: Tensor, spectrum: Spectrum, x: Tensor) -> None:
+    """Refuse positions or heads that do not fit x, in the words of the plain form."""
+    shape = list(where.shape if spectrum.axes == 1 else where.shape[:-1])
+    if spectrum.heads is not None:
+        shape.insert(len(shape) - 1, spectrum.heads)
+    broadcast_shape([*shape, spectrum.pairs], x, spectrum.heads is not None)
 
 
 def spectrum_lanes(spectrum: Spectrum, x: Tensor) -> tuple[slice, slice]:
@@ -198,6 +180,8 @@ def rotate_(
     offset: int | Tensor | None = None,
 ) -> Tensor:
     """:func:`rotate` in place; x is marked as modified and gradients stay right."""
+    if isinstance(x, Tensor) and not fused.needs_derivative(x):
+        return rotate(x, positions, spectrum, inverse=inverse, offset=offset, out=x)
     return _in_place(x, rotate(x, positions, spectrum, inverse=inverse, offset=offset))
 
 
@@ -210,12 +194,48 @@ def rotate_qk(
     inverse: bool = False,
     offset: int | Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """:func:`rotate` of q and k at the same positions; head counts may differ."""
+    """:func:`rotate` of q and k at the same positions; head counts may differ.
+
+    The C++ kernel takes both in one pass, so sin and cos are computed once.
+    """
     steps = _as_steps(spectrum, q)
+    together = _both(q, k, positions, steps, inverse, offset)
+    if together is not None:
+        return together
     return (
         rotate(q, positions, steps, inverse=inverse, offset=offset),
         rotate(k, positions, steps, inverse=inverse, offset=offset),
     )
+
+
+def _both(
+    q: Tensor,
+    k: Tensor,
+    positions: Tensor | None,
+    steps: Steps,
+    inverse: bool,
+    offset: int | Tensor | None,
+) -> tuple[Tensor, Tensor] | None:
+    """q and k by one call of the kernel, or None where each has to go its own way."""
+    ops = fused.ops_for(q)
+    if ops is None or not isinstance(k, Tensor) or fused.ops_for(k) is None:
+        return None
+    alike = q.dtype == k.dtype and q.dim() == k.dim() and q.shape[:-3] == k.shape[:-3]
+    if not alike or q.shape[-2:] != k.shape[-2:] or steps.tensor.device != q.device:
+        return None
+    if fused.needs_derivative(q) or fused.needs_derivative(k):
+        return None
+    _require_bool(inverse)
+    lanes = spectrum_lanes(steps.spectrum, q)
+    where = token_positions(positions, offset, q, steps.spectrum.axes)
+    if where.device != q.device:
+        return None
+    for x in (q, k):
+        _check_places(where, steps.spectrum, x)
+    how = fused.Turn.of(lanes, steps.spectrum.attention_factor, inverse)
+    results = fused.fresh(ops, q), fused.fresh(ops, k)
+    ops.rotate_qk_out.default(q, k, *results, where, steps.tensor, *how)
+    return results
 
 
 def rotate_qk_(
@@ -228,8 +248,11 @@ def rotate_qk_(
     offset: int | Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """:func:`rotate_qk` in place."""
-    turned = rotate_qk(q, k, positions, spectrum, inverse=inverse, offset=offset)
-    return _in_place(q, turned[0]), _in_place(k, turned[1])
+    steps = _as_steps(spectrum, q)
+    return (
+        rotate_(q, positions, steps, inverse=inverse, offset=offset),
+        rotate_(k, positions, steps, inverse=inverse, offset=offset),
+    )
 
 
 def rotate_by(
@@ -277,7 +300,45 @@ def rotate_by(
         cos, sin = cos.to(wide), sin.to(wide)
         square = cos * cos + sin * sin
         cos, sin = cos / square, -sin / square
-    return _deliver(turn(x, cos, sin, lanes), x, out)
+    if out is not None:
+        _check_out(x, out)
+        if torch.is_grad_enabled() and (cos.requires_grad or sin.requires_grad):
+            raise ValueError("out= has no gradient; call without out=, or under torch.no_grad()")
+    return _turn_by_tables(x, cos, sin, lanes, out)
+
+
+def _turn_by_tables(
+    x: Tensor, cos: Tensor, sin: Tensor, lanes: tuple[slice, slice], out: Tensor | None
+) -> Tensor:
+    """x turned by broadcast tables, by the C++ kernel where it can."""
+    ops = fused.ops_for(x)
+    flat = None if ops is None else _flat_tables(cos, sin, x)
+    refused = out is not None and (fused.needs_derivative(x) or not fused.fits(x, out))
+    if ops is None or flat is None or refused:
+        turned = turn(x, cos, sin, lanes)
+        return turned if out is None else out.copy_(turned)
+    where = (lanes[0].start, lanes[1].start, lanes[0].step or 1)
+    if out is None and fused.needs_derivative(x):
+        return fused.RotateBy.apply(x, *flat, where)
+    result = fused.fresh(ops, x) if out is None else out
+    ops.rotate_by_out.default(x, result, *flat, *where)
+    if out is not None and not out.is_inference():
+        torch.autograd.graph.increment_version(out)
+    return result
+
+
+def _flat_tables(cos: Tensor, sin: Tensor, x: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Tables ``[..., tokens, pairs]`` as the kernel reads them; None if it cannot read these."""
+    if fused.needs_derivative(cos) or fused.needs_derivative(sin):
+        return None
+    if cos.dim() > 2 and cos.shape[-3] == 1:
+        cos, sin = cos.squeeze(-3), sin.squeeze(-3)
+    elif cos.dim() > 2:
+        return None
+    if cos.shape[-2] != x.shape[-2] or fused.ops_for(cos) is None or fused.ops_for(sin) is None:
+        return None
+    wide = compute_dtype(x.dtype)
+    return cos.to(wide).contiguous(), sin.to(wide).contiguous()
 
 
 def _require_tables(cos: Tensor, sin: Tensor) -> None:
@@ -309,10 +370,18 @@ def rotate_by_(
     inverse: bool = False,
 ) -> Tensor:
     """:func:`rotate_by` in place."""
+    plain = isinstance(x, Tensor) and not any(fused.needs_derivative(t) for t in (x, cos, sin))
     turned = rotate_by(
-        x, cos, sin, layout=layout, lane_offset=lane_offset, pairing=pairing, inverse=inverse
+        x,
+        cos,
+        sin,
+        layout=layout,
+        lane_offset=lane_offset,
+        pairing=pairing,
+        inverse=inverse,
+        out=x if plain else None,
     )
-    return _in_place(x, turned)
+    return turned if plain else _in_place(x, turned)
 
 
 def halve_tables(cos: Tensor, sin: Tensor, *, layout: str = "half") -> tuple[Tensor, Tensor]:

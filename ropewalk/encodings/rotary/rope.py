@@ -22,10 +22,11 @@ from torch import Tensor
 
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Rotary, token_positions, wide_dtype
-from ropewalk.kernels import Steps, rotate
+from ropewalk.kernels import Steps, rotate, rotate_qk
 from ropewalk.kernels.lanes import pair_slices
 from ropewalk.kernels.phases import float_tables
-from ropewalk.kernels.rotate import broadcast_tables, spectrum_lanes, turn
+from ropewalk.kernels.plain import broadcast_tables, turn
+from ropewalk.kernels.rotate import spectrum_lanes
 from ropewalk.spectra import Layout, Spectrum, axial, exact_angle, geometric
 from ropewalk.spectra.arguments import check_int
 from ropewalk.spectra.rope_parameters import scaled
@@ -133,6 +134,8 @@ class RoPE(Rotary):
         offset: int | Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """q and k rotated at the same positions."""
+        if self.phases == "integer":
+            return rotate_qk(q, k, positions, Steps(self._on(q), self.spectrum), offset=offset)
         return (
             self.encode_q(q, positions, offset=offset),
             self.encode_k(k, positions, offset=offset),
