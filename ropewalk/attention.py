@@ -18,6 +18,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from ropewalk.core import Additive, Bias, Contextual, Encoding, Rotary, token_positions, wide_dtype
+from ropewalk.kernels.fused import transformed
 
 QUERY_BLOCK = 256
 """Queries whose bias and mask are held at once."""
@@ -58,6 +59,8 @@ def attend(
 
     Returns:
         ``[..., H, q_tokens, value_dim]`` in the dtype of q. A query that may see nothing gives 0.
+        nan or inf at a token that a query may not see can still reach it, as in PyTorch's own
+        attention; only padding (a negative segment) is kept away.
 
     Raises:
         TypeError, ValueError: shapes, dtypes or arguments do not fit together.
@@ -76,11 +79,45 @@ def attend(
         return _fused(q, k, v, scale, mask)
     q_positions, kv_positions = _positions(q, k, q_positions, kv_positions, encoding.axes)
     if isinstance(encoding, Rotary):
-        q = encoding.encode_q(q, q_positions)
-        k = k if k_encoded else encoding.encode_k(k, kv_positions)
+        turned = encoding.encode_q(q, q_positions)
+        keys = k if k_encoded else encoding.encode_k(k, kv_positions)
+        _check_encoded(encoding, (("q", q, turned), ("k", k, keys)))
+        q, k = turned, keys
         return _fused(q, k, v, scale, mask)
     _refuse_encoded(k_encoded)
     return _blockwise(q, k, v, encoding, q_positions, kv_positions, scale, mask)
+
+
+def _check_encoded(encoding: Rotary, sides: tuple[tuple[str, Tensor, Tensor], ...]) -> None:
+    """Refuse what an encoding must not do to q or k: lose tokens, heads or batch, change dtype."""
+    name = type(encoding).__name__
+    for side, before, after in sides:
+        if not isinstance(after, Tensor) or after.shape[:-1] != before.shape[:-1]:
+            found = tuple(after.shape) if isinstance(after, Tensor) else type(after).__name__
+            raise ValueError(
+                f"{name}.encode_{side} gave {found} for {side} {tuple(before.shape)}; only the "
+                "last dimension may change"
+            )
+        if after.dtype != before.dtype:
+            raise TypeError(f"{name}.encode_{side} gave {after.dtype} for {before.dtype}")
+    if sides[0][2].shape[-1] != sides[1][2].shape[-1]:
+        raise ValueError(f"{name} gives q and k of different head_dim")
+
+
+def _check_bias(encoding: Bias | Contextual, bias: Tensor, q: Tensor, k: Tensor) -> None:
+    """Refuse a bias that does not say a number for each logit."""
+    wanted = (q.shape[-3], q.shape[-2], k.shape[-2])
+    if (
+        not isinstance(bias, Tensor)
+        or not bias.dtype.is_floating_point
+        or bias.dim() < 3
+        or bias.shape[-3:] != wanted
+    ):
+        found = f"{bias.dtype} {tuple(bias.shape)}" if isinstance(bias, Tensor) else repr(bias)
+        raise ValueError(
+            f"{type(encoding).__name__}.bias gave {found}; it must be floating [..., "
+            f"{', '.join(map(str, wanted))}]: heads, queries, keys"
+        )
 
 
 def _refuse_encoded(k_encoded: bool) -> None:
@@ -243,7 +280,12 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, scale: float | None, mask: _Mask) ->
     square = mask.q_tokens == mask.kv_tokens
     if mask.plain and (not mask.causal or square or mask.q_tokens == 1):
         return functional.scaled_dot_product_attention(
-            q, k, v, is_causal=mask.causal and square, scale=scale, enable_gqa=_grouped(q, k)
+            q,
+            k,
+            v,
+            is_causal=_decided(mask.causal and square),
+            scale=scale,
+            enable_gqa=_grouped(q, k),
         ).to(q.dtype)
 
     def block(part: Tensor, keys: Tensor, values: Tensor, start: int) -> Tensor:
@@ -277,6 +319,7 @@ def _blockwise(
             else:
                 repeated = keys.repeat_interleave(part.shape[-3] // keys.shape[-3], dim=-3)
                 bias = encoding.bias(part, repeated, where, kv_positions, allowed)
+            _check_bias(encoding, bias, part, keys)
             return _masked(part, keys, values, scale, bias, allowed).to(q.dtype)
 
     return _by_blocks(block, q, k, v)
@@ -296,7 +339,7 @@ def _by_blocks(block, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     outputs = []
     for start in range(0, tokens, QUERY_BLOCK):
         part = q.narrow(-2, start, min(QUERY_BLOCK, tokens - start))
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() and not transformed():
             outputs.append(checkpoint(block, part, k, v, start, use_reentrant=False))
         else:
             outputs.append(block(part, k, v, start))
@@ -327,4 +370,11 @@ def _masked(
 
 
 def _grouped(q: Tensor, k: Tensor) -> bool:
-    return q.shape[-3] != k.shape[-3]
+    return _decided(q.shape[-3] != k.shape[-3])
+
+
+def _decided(condition: bool) -> bool:
+    """``condition`` as a plain bool: with dynamic shapes a compiler holds a symbol until asked."""
+    if condition:  # noqa: SIM103 (returned as it is, the symbol would stay)
+        return True
+    return False

@@ -157,6 +157,11 @@ class Additive(Encoding):
         where = token_positions(positions, offset, x, self.axes)
         wide = wide_dtype(x.dtype)
         codes = self.encode(where, length=length, dtype=wide)
+        if codes.dim() < 2 or codes.shape[-2:] != x.shape[-2:] or codes.is_complex():
+            raise ValueError(
+                f"{type(self).__name__}.encode gave {codes.dtype} {tuple(codes.shape)} for x "
+                f"{tuple(x.shape)}; it must be real [..., tokens, dim]"
+            )
         rows, own = codes.shape[:-2], x.shape[:-2]
         if len(rows) > len(own) or any(
             r != 1 and r != n for r, n in zip(rows[::-1], own[::-1], strict=False)

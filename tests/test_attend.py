@@ -790,3 +790,50 @@ def test_nan_at_padding_reaches_nobody():
     assert torch.equal(poisoned, clean)
     for gradient in torch.autograd.grad(poisoned, inputs, torch.ones_like(poisoned)):
         assert torch.isfinite(gradient).all()
+
+
+class Loses(RoPE):
+    """Returns fewer tokens than it was given."""
+
+    def encode_q(self, q, positions=None, *, offset=None):
+        return super().encode_q(q, positions, offset=offset)[..., 1:, :]
+
+
+class Masks(ALiBi):
+    """Returns a mask where a number is asked for."""
+
+    def bias(self, q_positions, kv_positions, dtype=torch.float32):
+        return super().bias(q_positions, kv_positions, dtype) < 0
+
+
+def test_an_encoding_that_misbehaves_is_named():
+    q = torch.zeros(1, 2, 5, 8)
+    with pytest.raises(ValueError, match=r"Loses.encode_q gave \(1, 2, 4, 8\)"):
+        attend(q, q, q, Loses(8))
+    with pytest.raises(ValueError, match=r"Masks.bias gave torch.bool \(2, 5, 5\)"):
+        attend(q, q, q, Masks(2))
+
+
+@pytest.mark.parametrize("encoding", [None, RoPE(16), ALiBi(4)])
+def test_attend_compiles_for_any_length(encoding):
+    def call(q, k, v):
+        return attend(q, k, v, encoding)
+
+    torch.compiler.reset()
+    compiled = torch.compile(call, fullgraph=True, dynamic=True, backend="aot_eager")
+    for tokens in (12, 17, 40):
+        q, k, v = torch.randn(3, 2, 4, tokens, 16).unbind()
+        torch.testing.assert_close(compiled(q, k, v), call(q, k, v))
+        torch.testing.assert_close(compiled(q[:, :, -1:], k, v), call(q[:, :, -1:], k, v))
+
+
+@pytest.mark.parametrize("tokens", [200, 300])
+def test_function_transforms_reach_through_blocks(tokens):
+    q, k, v = torch.randn(3, 1, 2, tokens, 8).unbind()
+
+    def loss(x):
+        return attend(x, k, v, ALiBi(2), window=7).square().sum()
+
+    leaf = q.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(loss(leaf), leaf)
+    torch.testing.assert_close(torch.func.grad(loss)(q), expected)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import os
 import random
 import subprocess
 import sys
@@ -390,7 +391,66 @@ def test_pickled_weights_are_not_read(folder: Path) -> None:
     for path in folder.glob("*.safetensors"):
         path.unlink()
     torch.save({"model.embed_tokens.weight": torch.zeros(4, 8)}, folder / "pytorch_model.bin")
-    assert "no input embeddings in any .safetensors file" in message_of("the dog", str(folder))
+    message = message_of("the dog", str(folder))
+    assert "no .safetensors file (pytorch_model.bin is there" in message
+
+
+def saved(folder: Path, table: torch.Tensor, name: str = "model.safetensors") -> None:
+    from safetensors.torch import save_file
+
+    for path in folder.glob("model-*.safetensors"):
+        path.unlink()
+    save_file({"model.embed_tokens.weight": table}, folder / name)
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        (torch.full((4, 8), float("nan")), "nan, inf or absurd"),
+        (torch.zeros(4, 8), "is zero"),
+        (torch.ones(4, 3), "width 3"),
+        (torch.ones(4, 0), "width 0"),
+        (torch.ones(2, 8), "do not belong together"),
+        (torch.ones(4, 8, 1), "not [tokens, width]"),
+        (torch.ones(4, 8, dtype=torch.int32), "unquantised"),
+        (torch.ones(4, 16), "hidden_size 8"),
+    ],
+)
+def test_embeddings_that_cannot_be_used(folder: Path, table: torch.Tensor, says: str) -> None:
+    (folder / "config.json").write_text(json.dumps({"hidden_size": 8}))
+    saved(folder, table)
+    message = message_of("the dog", str(folder))
+    assert says in message
+    assert str(folder) in message
+
+
+def test_the_models_own_weights_are_read_and_no_other_files(folder: Path) -> None:
+    from safetensors.torch import save_file
+
+    wanted = embed_text("the dog", str(folder)).vectors
+    index = {"weight_map": {"model.embed_tokens.weight": "model-00002-of-00002.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    stale = {"embed_tokens.weight": torch.ones(4, 8)}
+    save_file(stale, folder / "a-stale.safetensors")
+    (folder / "adapter_model.safetensors").write_bytes(b"junk")
+    assert torch.equal(embed_text("the dog", str(folder)).vectors, wanted)
+    for shard, says in (("../x.safetensors", "outside"), ("gone.safetensors", "gone.safetensors")):
+        index["weight_map"]["model.embed_tokens.weight"] = shard
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+        assert says in message_of("the dog", str(folder))
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_pipes_folders_and_loops_do_not_hang(folder: Path, name: str) -> None:
+    saved(folder, torch.ones(4, 8))
+    for make in (os.mkfifo, os.mkdir, lambda path: os.symlink(path, path)):
+        path = folder / name
+        if path.is_dir():
+            path.rmdir()
+        else:
+            path.unlink()
+        make(path)
+        assert name in message_of("the dog", str(folder))
 
 
 @pytest.mark.parametrize(
@@ -398,7 +458,9 @@ def test_pickled_weights_are_not_read(folder: Path) -> None:
     [
         ("tokenizer.json", b"{"),
         ("tokenizer.json", b"\xff\xfe"),
-        ("tokenizer_config.json", b"[]"),
+        ("config.json", b"[]"),
+        ("config.json", b"{" * 100_000),
+        ("config.json", b"\xff\xfe"),
         ("model-00002-of-00002.safetensors", b"junk"),
         ("model-00002-of-00002.safetensors", b""),
     ],

@@ -56,12 +56,17 @@ def ops_for(x: Tensor) -> Any:
         or torch.compiler.is_compiling()
         or torch._C._get_tracing_state() is not None
         or torch._C._dispatch_tls_is_dispatch_key_included(torch._C.DispatchKey.Python)
-        or _functorch.peek_interpreter_stack() is not None
+        or transformed()
         or x.is_conj()
         or x.is_neg()
     ):
         return None
     return kernel().ops
+
+
+def transformed() -> bool:
+    """Whether a ``torch.func`` transform (vmap, grad, jvp …) is at work."""
+    return _functorch.peek_interpreter_stack() is not None
 
 
 def needs_derivative(x: Tensor) -> bool:

@@ -28,6 +28,7 @@ import io
 import json
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -46,6 +47,7 @@ FULL_MODEL = (
 )
 
 _BLOCK_BYTES = 34
+_MOST_JSON = 64 << 20
 _SLICE = "smollm2_words.npz"
 _NAMED = 5
 _GPT2_PIECES = re.compile(
@@ -302,37 +304,111 @@ def _embed_from_package(text: str) -> Embedded:
 def _embed_from_folder(text: str, folder: Path, source: str) -> Embedded:
     if not folder.is_dir():
         raise ValueError(f"model {source!r}: is a file; give the model's folder")
-    if not (folder / "config.json").is_file():
-        raise ValueError(
-            f"model {source!r}: no config.json; give a folder saved by save_pretrained"
-        )
+    try:
+        config = _json_object(folder / "config.json")
+        ids, tokens = _tokenised(text, folder, source)
+        if not ids:
+            raise ValueError(
+                "its tokenizer makes no token of the text; give another text, or save the "
+                "tokenizer again"
+            )
+        _check_length(len(ids))
+        rows = _folder_rows(folder, ids, source)
+        _check_usable(rows, config)
+    except (OSError, ValueError) as error:
+        words = _one_line(error)
+        raise ValueError(words if source in words else f"model {source!r}: {words}") from None
+    return Embedded(tokens, ids, rows, source)
+
+
+def _regular(path: Path) -> Path:
+    """``path`` if it is a regular file that can be read to its end.
+
+    Raises:
+        ValueError: it is missing, or a folder, pipe or device.
+    """
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        reason = error.strerror or error
+        raise ValueError(f"{path.name}: {reason}; give a folder saved by save_pretrained") from None
+    if not stat.S_ISREG(mode):
+        raise ValueError(f"{path.name} is not a regular file; save the model again")
+    return path
+
+
+def _json_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file of moderate size."""
+    if _regular(path).stat().st_size > _MOST_JSON:
+        raise ValueError(f"{path.name} is larger than {_MOST_JSON >> 20} MB; no configuration is")
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path.name} is not valid JSON ({_one_line(error)}); mend it") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{path.name} must hold a JSON object, not {type(value).__name__}")
+    return value
+
+
+def _tokenised(text: str, folder: Path, source: str) -> tuple[list[int], list[str]]:
+    """Token ids and readable tokens; by tokenizer.json alone where there is one."""
+    if (folder / "tokenizer.json").exists() or (folder / "tokenizer.json").is_symlink():
+        path = _regular(folder / "tokenizer.json")
+        try:
+            tokenizer = _need("tokenizers", source).Tokenizer.from_file(str(path))
+            ids = tokenizer.encode(text, add_special_tokens=False).ids
+            pieces = [tokenizer.id_to_token(i) or "" for i in ids]
+            return ids, [
+                _readable(tokenizer.decode([i], skip_special_tokens=False), piece)
+                for i, piece in zip(ids, pieces, strict=True)
+            ]
+        except Exception as error:  # the reader's own exception class is plain Exception
+            raise ValueError(
+                f"tokenizer.json cannot be used ({_one_line(error)}); save it again with "
+                "tokenizer.save_pretrained"
+            ) from None
     if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
         raise ValueError(
-            f"model {source!r}: no tokenizer (such as tokenizer.json); save it there with "
-            "tokenizer.save_pretrained"
+            "no tokenizer (such as tokenizer.json); save it there with tokenizer.save_pretrained"
         )
     transformers = _need("transformers", source)
+    transformers.logging.set_verbosity_error()
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(
+        slow = transformers.AutoTokenizer.from_pretrained(
             str(folder), local_files_only=True, trust_remote_code=False
         )
-        ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-        tokens = [_readable(tokenizer, i) for i in ids]
+        ids = slow(text, add_special_tokens=False, verbose=False)["input_ids"]
+        return ids, [
+            _readable(slow.decode([i], skip_special_tokens=False), slow.convert_ids_to_tokens(i))
+            for i in ids
+        ]
     except Exception as error:  # whatever a damaged folder makes the reader raise
         raise ValueError(
-            f"model {source!r}: its tokenizer cannot be used ({_one_line(error)}); save it again "
-            "with tokenizer.save_pretrained"
+            f"its tokenizer or configuration cannot be used ({_one_line(error)}); code in a folder "
+            "is never run; save it again with tokenizer.save_pretrained"
         ) from None
-    if not ids:
-        raise ValueError(f"model {source!r}: its tokenizer makes no token of the text")
-    _check_length(len(ids))
-    return Embedded(tokens, ids, _folder_rows(folder, ids, source), source)
 
 
-def _readable(tokenizer: Any, token_id: int) -> str:
-    token = tokenizer.decode([token_id], skip_special_tokens=False)
-    raw = tokenizer.convert_ids_to_tokens(token_id)
-    return f" {token}" if raw.startswith("▁") and not token.startswith(" ") else token
+def _check_usable(rows: torch.Tensor, config: dict[str, Any]) -> None:
+    """Refuse embeddings that say nothing, or that are not those of the configuration."""
+    width, wanted = rows.shape[1], config.get("hidden_size")
+    if not bool(rows.isfinite().all()) or float(rows.abs().max() if rows.numel() else 0) > 1e30:
+        raise ValueError("its embeddings hold nan, inf or absurd values; the weights are damaged")
+    if width < 4 or width % 2:
+        raise ValueError(f"its embeddings have width {width}; the walk needs an even width ≥ 4")
+    if not bool((rows.norm(dim=1) > 1e-30).all()):
+        raise ValueError("its embedding of a token is zero; the weights are not trained")
+    embedding_size = config.get("embedding_size", wanted)
+    if isinstance(wanted, int) and width not in (wanted, embedding_size):
+        raise ValueError(
+            f"its embeddings have width {width}, config.json says hidden_size {wanted}; they do "
+            "not belong together"
+        )
+
+
+def _readable(token: str, piece: str) -> str:
+    """A token as text; a piece that begins a word keeps its space."""
+    return f" {token}" if piece.startswith("▁") and not token.startswith(" ") else token
 
 
 def input_embedding_key(keys: Iterable[str]) -> str | None:
@@ -344,36 +420,64 @@ def input_embedding_key(keys: Iterable[str]) -> str | None:
     return None
 
 
+def _weight_files(folder: Path) -> list[Path]:
+    """The safetensors files that belong to the model: the index's, or the one, or all."""
+    index = folder / "model.safetensors.index.json"
+    if index.exists():
+        shards = _json_object(index).get("weight_map")
+        if not isinstance(shards, dict):
+            raise ValueError(f"{index.name} has no weight_map; save the model again")
+        shard = shards.get(input_embedding_key(shards) or "")
+        if not isinstance(shard, str):
+            raise ValueError(f"{index.name} names no input embeddings (such as embed_tokens)")
+        if Path(shard).name != shard:
+            raise ValueError(f"{index.name} points outside the folder, to {shard!r}")
+        return [_regular(folder / shard)]
+    whole = folder / "model.safetensors"
+    if whole.exists() or whole.is_symlink():
+        return [_regular(whole)]
+    found = sorted(folder.glob("*.safetensors"))
+    if not found:
+        others = [n for n in ("pytorch_model.bin", "*.gguf") if any(folder.glob(n))]
+        also = f" ({', '.join(others)} is there, and pickles and GGUF are not read)"
+        raise ValueError(
+            f"no .safetensors file{also if others else ''}; save the model with save_pretrained"
+        )
+    return [_regular(path) for path in found]
+
+
 def _folder_rows(folder: Path, ids: list[int], source: str) -> torch.Tensor:
     import torch
 
     safetensors = _need("safetensors", source)
     distinct = sorted(set(ids))
-    try:
-        for path in sorted(folder.glob("*.safetensors")):
+    for path in _weight_files(folder):
+        try:
             with safetensors.safe_open(path, framework="pt") as stored:
                 key = input_embedding_key(list(stored.keys()))
                 if key is None:
                     continue
                 table = stored.get_slice(key)
                 shape = table.get_shape()
-                if len(shape) != 2 or distinct[-1] >= shape[0]:
+                if len(shape) != 2:
+                    raise ValueError(f"{key} has shape {shape}, not [tokens, width]")
+                if distinct[-1] >= shape[0]:
                     raise ValueError(
-                        f"{key} of shape {shape} in {path.name} has no row {distinct[-1]}, which "
-                        "the tokenizer asks for"
+                        f"{key} has {shape[0]} rows and the tokenizer asks for row {distinct[-1]}: "
+                        "tokenizer and model do not belong together"
                     )
                 rows = torch.cat([table[i : i + 1] for i in distinct])
-            if not rows.is_floating_point():
-                raise ValueError(f"{key} in {path.name} holds {rows.dtype}, not weights")
-            return rows.double()[[distinct.index(i) for i in ids]]
-    except (OSError, ValueError, safetensors.SafetensorError) as error:
-        raise ValueError(
-            f"model {source!r}: its embeddings cannot be read ({_one_line(error)}); give an "
-            "unquantised model saved with save_pretrained"
-        ) from None
+        except (OSError, ValueError, safetensors.SafetensorError) as error:
+            raise ValueError(
+                f"{path.name} cannot be read ({_one_line(error)}); save the model again with "
+                "save_pretrained"
+            ) from None
+        if not rows.is_floating_point():
+            raise ValueError(f"{key} in {path.name} holds {rows.dtype}; give an unquantised model")
+        return rows.double()[[distinct.index(i) for i in ids]]
     raise ValueError(
-        f"model {source!r}: no input embeddings in any .safetensors file (such as "
-        "embed_tokens.weight); save the model with save_pretrained"
+        "no input embeddings in any .safetensors file (such as embed_tokens.weight); save the "
+        "model with save_pretrained"
     )
 
 

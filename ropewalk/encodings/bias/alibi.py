@@ -59,7 +59,8 @@ class ALiBi(Bias):
         k = integer_positions(kv_positions, name="kv_positions")
         distance = (q[..., :, None] - k[..., None, :]).abs().unsqueeze(-3)
         wide = torch.float64 if dtype == torch.float64 else torch.float32
-        slopes = self.slopes.to(wide)[:, None, None]
+        here = self.slopes if self.slopes.device == q.device else self.derive(q.device)["slopes"]
+        slopes = here.to(wide)[:, None, None]
         return (-slopes * distance.to(wide)).to(check_floating(dtype))
 
     def reference(self, head: int, q_position: int, k_position: int) -> float:
