@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -537,3 +539,17 @@ def test_poisoned_memory_is_seen_and_put_back():
         assert torch.empty(2, device="meta").is_meta
     assert torch.empty is before
     assert "new_empty" not in vars(torch.Tensor)
+
+
+def test_poisoned_memory_leaves_no_trace():
+    """PyTorch notes its constructors once a process; it must not note the poisoning ones."""
+    code = (
+        "import torch\n"
+        "from ropewalk.checks.laws.poison import poisoned_memory\n"
+        "with poisoned_memory(), torch.device('meta'):\n"
+        "    torch.zeros(1)\n"
+        "with torch.device('meta'):\n"
+        "    print(torch.empty(2).is_meta, torch.empty(2, 3).is_meta)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout.split() == ["True", "True"], result.stderr

@@ -53,6 +53,8 @@ def poisoned_memory() -> Iterator[None]:
 
         return allocated
 
+    with torch.device("cpu"):
+        torch.empty(0)  # PyTorch notes its constructors at the first such use: it must see its own
     patched = []
     try:
         for owner, name in _ALLOCATORS:

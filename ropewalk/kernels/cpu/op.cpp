@@ -121,7 +121,7 @@ void run(const Task& t) {
   const int64_t threads = torch::stable::get_num_threads();
   const int64_t wanted = std::min<int64_t>(threads * 4, (work + kGrain - 1) / kGrain);
   const int64_t block =
-      std::clamp<int64_t>(lead * t.tokens / std::max<int64_t>(wanted, 1), 1, 16);
+      std::clamp<int64_t>(lead * t.tokens / std::max<int64_t>(wanted, 1), 1, 64);
   const int64_t blocks = (t.tokens + block - 1) / block;
   int64_t most = 1;
   for (int o = 0; o < t.operands; ++o) most = std::max(most, t.operand[o].heads);
