@@ -23,9 +23,9 @@ from ropewalk.walk.embeddings import (
     Embedded,
     dequantise_q8_0,
     embed_text,
-    input_embedding_key,
     split,
 )
+from ropewalk.walk.model_folder import input_embedding_key
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "ropewalk" / "data"

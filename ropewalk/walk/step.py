@@ -9,18 +9,11 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from ropewalk.report.page import STEPS as NAMES
+
+__all__ = ["NAMES", "Evidence", "Figure", "Step", "order", "rounded"]
+
 Evidence = Literal["proved", "measured", "literature"]
-NAMES = (
-    "problem",
-    "integer",
-    "normalised",
-    "binary",
-    "sinusoidal",
-    "relative",
-    "rotary",
-    "axes",
-    "future",
-)
 
 
 @dataclass(frozen=True)
