@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-WIDEST = 1 << 16
-"""No head, embedding or head count is wider; a larger number is a mistake that runs for ever."""
+from ropewalk.spectra.arguments import WIDEST
 
 
 def check_dim(dim: int, name: str = "dim", at_most: int = WIDEST) -> int:

@@ -77,8 +77,6 @@ def needs_derivative(x: Tensor) -> bool:
 
 def fits(x: Tensor, out: Tensor) -> bool:
     """Whether ``out`` may be written while x is read: x itself, or memory apart from it."""
-    if any(stride == 0 and size > 1 for stride, size in zip(out.stride(), out.shape, strict=True)):
-        return False
     if type(out) not in (Tensor, torch.nn.Parameter):
         return False
     if out.untyped_storage().data_ptr() != x.untyped_storage().data_ptr():

@@ -3,8 +3,8 @@ r"""Rotation of pairs of lanes: the one rotary operation, checked and sent to it
 A positive angle turns (x₀, x₁) to (x₀·cos − x₁·sin, x₀·sin + x₁·cos). ``inverse=True`` turns by the
 negative angle and divides by attention_factor, so it undoes the rotation. Arithmetic is at least
 float32, the result is rounded once to the dtype of x. The C++ kernel
-(:mod:`ropewalk.kernels.fused`) and plain tensor arithmetic (:mod:`ropewalk.kernels.plain`) give the
-same bits.
+(:mod:`ropewalk.kernels.fused`) and plain tensor arithmetic (:mod:`ropewalk.kernels.plain`) share
+the process's sin and cos and give the same bits.
 """
 
 from __future__ import annotations

@@ -11,8 +11,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -22,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ropewalk import catalog
+from ropewalk.checks.content import one_thread
 from ropewalk.core import Encoding
 from ropewalk.lab import text
 from ropewalk.lab.transformer import Transformer
@@ -99,7 +99,7 @@ def run(config: Trial) -> dict[str, Any]:
 
 def measured(config: Trial, task: text.Characters) -> dict[str, Any]:
     """:func:`run` on a given text."""
-    with _one_thread():
+    with one_thread():
         model = build(config, task.vocabulary)
         losses = train(model, config, task)
         longest = max(config.lengths)
@@ -177,13 +177,3 @@ def _tenths(losses: list[float]) -> list[float]:
     parts = min(10, len(losses))
     edges = [i * len(losses) // parts for i in range(parts + 1)]
     return [sum(losses[a:b]) / (b - a) / math.log(2) for a, b in pairwise(edges)]
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
