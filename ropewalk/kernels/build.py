@@ -18,14 +18,22 @@ from pathlib import Path
 SOURCES = Path(__file__).resolve().parent / "cpu"
 _COMMON = ("-O3", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-math-errno")
 _EXACT = ("-ffp-contract=off", "-fno-tree-slp-vectorize")
-"""No fused multiply-add: the kernel then agrees bit for bit with plain tensor arithmetic.
+"""No fused multiply-add: turned lanes then agree bit for bit with plain tensor arithmetic.
 
 GCC 12 forms vfmaddsub from straight-line code in spite of the first flag; the second stops that.
 """
+_FUSED = ("-ffp-contract=fast",)
+"""For cos and sin, which are rounded at their end and which plain arithmetic takes from here."""
 _STABLE = "-DTORCH_TARGET_VERSION=0x020a000000000000"
-_AVX2 = ("-mavx2", "-mf16c")
+_AVX2 = ("-mavx2", "-mf16c", "-mfma")
 _AVX512 = (*_AVX2, "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq")
-_WIDE = "-mprefer-vector-width=512"
+_X86: dict[str, tuple[str, ...]] = {
+    "baseline": (),
+    "avx2": _AVX2,
+    "avx512": _AVX512,
+    "avx512_bf16": (*_AVX512, "-mavx512bf16"),
+}
+_OTHER: dict[str, tuple[str, ...]] = {"baseline": ()}
 
 
 @cache
@@ -79,17 +87,15 @@ def _linked() -> list[str]:
     return [f"-L{_torch() / 'lib'}", "-Wl,--no-as-needed", "-ltorch_cpu"]
 
 
-def _units() -> list[tuple[str, list[str]]]:
+def _units() -> list[tuple[str, tuple[str, ...]]]:
     """(source, flags) of each object: the operators, and the loops once per instruction set."""
-    if platform.machine().lower() not in ("x86_64", "amd64"):
-        return [("op.cpp", []), ("rows.cpp", ["-DROPEWALK_ISA=baseline"])]
-    x86 = "-DROPEWALK_X86"
-    return [
-        ("op.cpp", [x86]),
-        ("rows.cpp", [x86, "-DROPEWALK_ISA=baseline"]),
-        ("rows.cpp", [x86, "-DROPEWALK_ISA=avx2", *_AVX2]),
-        ("rows.cpp", [x86, "-DROPEWALK_ISA=avx512", *_AVX512, _WIDE]),
-    ]
+    x86 = platform.machine().lower() in ("x86_64", "amd64")
+    always = ("-DROPEWALK_X86",) if x86 else ()
+    units: list[tuple[str, tuple[str, ...]]] = [("op.cpp", always)]
+    for isa, flags in (_X86 if x86 else _OTHER).items():
+        chosen = (*always, f"-DROPEWALK_ISA={isa}", *flags)
+        units += [("tables.cpp", (*chosen, *_FUSED)), ("rows.cpp", (*chosen, *_EXACT))]
+    return units
 
 
 def _run(command: list[str]) -> None:
@@ -120,7 +126,7 @@ def build(extra: tuple[str, ...] = ()) -> Path:
         objects = []
         for i, (source, flags) in enumerate(_units()):
             objects.append(str(Path(scratch) / f"{i}.o"))
-            common = [*_COMMON, *_EXACT, _STABLE, f"-I{_torch() / 'include'}", *extra]
+            common = [*_COMMON, _STABLE, f"-I{_torch() / 'include'}", *extra]
             _run([tool, *common, *flags, "-c", str(SOURCES / source), "-o", objects[-1]])
         made = Path(scratch) / library_name()
         _run([tool, "-shared", *extra, *objects, "-o", str(made), *_linked()])

@@ -5,9 +5,10 @@ Standard library only; nothing here imports torch until a tensor is asked for.
 
 from ropewalk.spectra.axial import axial
 from ropewalk.spectra.geometric import geometric
+from ropewalk.spectra.lanes import LAYOUTS, PAIRINGS, Layout, Pairing
 from ropewalk.spectra.linear import linear
 from ropewalk.spectra.proportional import proportional
-from ropewalk.spectra.spectrum import LAYOUTS, PAIRINGS, Layout, Pairing, Spectrum
+from ropewalk.spectra.spectrum import Spectrum
 from ropewalk.spectra.turns import exact_angle, step
 
 __all__ = [

@@ -23,7 +23,6 @@ from torch import Tensor
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Rotary, token_positions, wide_dtype
 from ropewalk.kernels import Steps, rotate, rotate_qk
-from ropewalk.kernels.lanes import pair_slices
 from ropewalk.kernels.phases import float_tables
 from ropewalk.kernels.plain import broadcast_tables, turn
 from ropewalk.kernels.rotate import spectrum_lanes
@@ -160,13 +159,7 @@ class RoPE(Rotary):
         """Both lanes, cos and sin of each pair at ``position`` (of the first head's spectrum)."""
         where = (position,) if isinstance(position, int) else tuple(position)
         spectrum = self.spectrum
-        first, second = pair_slices(
-            spectrum.head_dim,
-            spectrum.pairs,
-            spectrum.layout,
-            spectrum.lane_offset,
-            spectrum.pairing,
-        )
+        first, second = spectrum.lanes
         lanes = range(spectrum.head_dim)
         for pair, (a, b) in enumerate(zip(lanes[first], lanes[second], strict=True)):
             angle = math.fsum(
