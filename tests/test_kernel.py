@@ -343,3 +343,25 @@ def test_results_written_around_the_cache(dtype, rotary, layout, poisoned):
     ropewalk.rotate(x, None, spectrum, out=packed[:, :, :, 0].transpose(1, 2))
     assert torch.equal(packed[:, :, :, 0].transpose(1, 2), expected)
     assert (packed[:, :, :, 1] == 7).all()
+
+
+@needs_kernel
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_a_million_tokens_need_no_memory_beyond_the_tensors():
+    """No table of cos and sin, no copy: the peak stays where the tensors put it."""
+    code = (
+        "import torch, ropewalk\n"
+        "def peak():\n"
+        "    lines = open('/proc/self/status').read().splitlines()\n"
+        "    return next(int(l.split()[1]) for l in lines if l.startswith('VmHWM'))\n"
+        "spectrum = ropewalk.spectra.geometric(32)\n"
+        "x = torch.ones(1, 2, 2**20, 32, dtype=torch.bfloat16); out = torch.ones_like(x)\n"
+        "ropewalk.rotate(x[:, :, :2048], None, spectrum)\n"
+        "before = peak()\n"
+        "ropewalk.rotate(x, None, spectrum, offset=2**33, out=out)\n"
+        "ropewalk.rotate_(x, None, spectrum, offset=2**33)\n"
+        "assert torch.equal(x, out)\n"
+        "print(peak() - before)\n"
+    )
+    grown = int(run(code).stdout)
+    assert grown < 16_384, f"{grown} KiB"  # the tensors are 131,072 KiB each
