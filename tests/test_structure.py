@@ -40,7 +40,7 @@ LAZY_UPWARD = {
     ("catalog.py", "core"): "annotations only",
 }
 
-STANDARD_ONLY = ("spectra", "catalog.py", "_version.py", "records.py", "cli/app.py")
+STANDARD_ONLY = ("spectra", "configs", "catalog.py", "_version.py", "records.py", "cli/app.py")
 
 
 def modules() -> list[Path]:

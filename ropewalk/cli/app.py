@@ -17,6 +17,7 @@ from ropewalk._version import __version__
 from ropewalk.cli.build_kernel import build_kernel
 from ropewalk.cli.check import check
 from ropewalk.cli.encodings import encodings
+from ropewalk.cli.explain import explain
 from ropewalk.cli.output import UNUSABLE, complain, make_streams_safe
 from ropewalk.cli.show import show
 from ropewalk.cli.walk import walk
@@ -66,6 +67,7 @@ app.command("walk", epilog='Example: ropewalk walk "The dog chased another dog" 
 app.command("encodings", epilog="Example: ropewalk encodings --json")(encodings)
 app.command("show", epilog="Example: ropewalk show rope --set base=500000")(show)
 app.command("build-kernel", epilog="Example: ropewalk build-kernel")(build_kernel)
+app.command("explain", epilog="Example: ropewalk explain model/config.json")(explain)
 app.command("check", epilog="Example: ropewalk check rope --set phases=float32")(check)
 
 

@@ -1,0 +1,579 @@
+"""Find out what each class of the installed transformers does with position.
+
+    python scripts/probe_architectures.py            # writes ropewalk/configs/architectures.json
+    python scripts/probe_architectures.py --check    # exit 1 if the file is stale
+    python scripts/probe_architectures.py llama glm  # prints the facts of some
+
+For every model_type: the defaults of its config class; where other spellings of a key end up (by
+setting each to a value of its own and looking where it comes out); and, by running a tiny random
+model, which layers rotate, which lanes, in which pairs (every lane alone through the function that
+rotates), and which frequencies. A class that cannot be run that way is probed function by function.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import json
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from tiny_models import ATTEMPTS, SMALL, base_model_class, tiny_config
+
+OUT = Path(__file__).resolve().parent.parent / "ropewalk" / "configs" / "architectures.json"
+ROTATES = re.compile(r"^_?(vision_)?apply_(rotary|multidim|rope)|^rotate_queries_or_keys$")
+
+DIMENSIONS = (
+    "hidden_size num_attention_heads num_hidden_layers head_dim global_head_dim qk_rope_head_dim "
+    "qk_nope_head_dim rotary_dim attention_head_dim max_position_embeddings "
+    "original_max_position_embeddings no_rope_layer_interval rope_interleave sliding_window "
+    "position_embedding_type alibi"
+).split()
+THETA_KEYS = (
+    "rope_theta rotary_emb_base rope_local_base_freq local_rope_theta global_rope_theta "
+    "swa_rope_theta rotary_embedding_base compress_rope_theta"
+).split()
+PARTIAL_KEYS = ("partial_rotary_factor", "rotary_pct", "rotary_percent", "rotary_dim")
+PERIOD_KEYS = (
+    "sliding_window_pattern global_attn_every_n_layers no_rope_layer_interval "
+    "full_attention_interval full_attn_interval attn_layer_period"
+).split()
+LARGEST = 20_000_000
+"""Parameters of a model that is still run; larger ones did not take the small values."""
+ALL = ""
+"""The label of parameters that every layer shares."""
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("types", nargs="*", help="only these, printed")
+    parser.add_argument("--check", action="store_true", help="compare with the file, write nothing")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    transformers.logging.set_verbosity(50)
+    torch.set_num_threads(1)
+    if options.types:
+        print(json.dumps({t: facts(t) for t in options.types}, indent=1))
+        return 0
+    text = written(everything())
+    if options.check:
+        same = OUT.exists() and OUT.read_text(encoding="utf-8") == text
+        print("up to date" if same else f"{OUT.name} is stale: run scripts/probe_architectures.py")
+        return 0 if same else 1
+    OUT.write_text(text, encoding="utf-8")
+    print(f"{len(json.loads(text)['types'])} model types, {len(text)} bytes")
+    return 0
+
+
+def written(document: dict[str, Any]) -> str:
+    """The file: a line for each model type."""
+    rows = ",\n".join(
+        f"{json.dumps(name)}: {json.dumps(row, sort_keys=True)}"
+        for name, row in sorted(document["types"].items())
+    )
+    made = json.dumps(document["made_with"])
+    return f'{{"made_with": {made},\n"types": {{\n{rows}\n}}}}\n'
+
+
+def everything() -> dict[str, Any]:
+    """The facts of every model type that has a position in its config or code."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    types = {}
+    for model_type in CONFIG_MAPPING_NAMES:
+        found = facts(model_type)
+        if found:
+            types[model_type] = found
+    return {"made_with": {"transformers": transformers.__version__}, "types": types}
+
+
+def facts(model_type: str) -> dict[str, Any] | None:
+    """What is known of one model type; None if nothing speaks of rotation."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    try:
+        config_class = CONFIG_MAPPING[model_type]
+        plain = config_class()
+        module = importlib.import_module(
+            config_class.__module__.replace("configuration_", "modeling_")
+        )
+    except Exception:
+        return None
+    parts = composite(plain)
+    if parts and not rope_of(plain):
+        return {"parts": parts}
+    functions = [n for n, v in vars(module).items() if ROTATES.match(n) and inspect.isfunction(v)]
+    found: dict[str, Any] = {"defaults": defaults(config_class, plain)}
+    names = {
+        key: own
+        for key, own in getattr(config_class, "attribute_map", {}).items()
+        if key in DIMENSIONS
+    }
+    if names:
+        found["names"] = names
+    found.update(rope_facts(config_class, plain))
+    found.update(layer_facts(config_class))
+    found.update(run_facts(config_class, model_type, module) or function_facts(module, functions))
+    if "kind" not in found:
+        if not functions and not rope_of(plain):
+            return None
+        found["kind"] = "rotary"
+    if found["kind"] != "rotary":
+        for key in ("rope", "rope_lacking", "scaling_goes_to", "goes_to"):
+            found.pop(key, None)
+    if parts:
+        found["parts"] = parts
+    return found
+
+
+def composite(plain: Any) -> dict[str, str]:
+    """key → model_type of the configs nested in this one."""
+    keys = getattr(type(plain), "sub_configs", None) or {}
+    nested = {key: getattr(plain, key, None) for key in keys}
+    return {k: v.model_type for k, v in nested.items() if v is not None and v.model_type}
+
+
+def field(config: Any, key: str, other: Any = None) -> Any:
+    """A field of a config, also where it may differ by layer."""
+    mapped = getattr(type(config), "attribute_map", {}).get(key, key)
+    try:
+        value = getattr(config, key, None)
+    except Exception:
+        value = None
+    value = vars(config).get(mapped) if value is None else value
+    return other if value is None else value
+
+
+def attempt(make: Callable[[], Any]) -> Any:
+    """What ``make`` gives, or None if it refuses."""
+    try:
+        return make()
+    except Exception:
+        return None
+
+
+def defaults(config_class: type, plain: Any) -> dict[str, Any]:
+    """Fields of the class that a file may leave out; head_dim only if it does not follow others."""
+    found = {}
+    for key in DIMENSIONS:
+        value = field(plain, key)
+        if value is not None and isinstance(value, (int, float, str, bool)):
+            found[key] = value
+    for key in ("hidden_size", "qk_rope_head_dim"):
+        if "head_dim" in found and key in found:
+            wider = attempt(lambda key=key: config_class(**{key: 2 * found[key]}))
+            if wider is not None and field(wider, "head_dim") != found["head_dim"]:
+                del found["head_dim"]
+    return found
+
+
+def rope_of(config: Any) -> dict[str, dict[str, Any]]:
+    """label → rope parameters, the label ALL if they are not nested; {} if there are none."""
+    parameters = getattr(config, "rope_parameters", None)
+    if not isinstance(parameters, dict):
+        theta = getattr(config, "rope_theta", None)
+        return {ALL: {"rope_theta": theta}} if isinstance(theta, (int, float)) else {}
+    nested = {k: dict(v) for k, v in parameters.items() if isinstance(v, dict)}
+    return nested or ({ALL: dict(parameters)} if parameters else {})
+
+
+def rope_facts(config_class: type, plain: Any) -> dict[str, Any]:
+    """Default parameters, what a given dictionary lacks, and where other spellings go."""
+    found: dict[str, Any] = {"rope": rope_of(plain)}
+    bare = rope_of(
+        attempt(lambda: config_class(rope_scaling={"rope_type": "linear", "factor": 3.5}))
+    )
+    if bare:
+        found["scaling_goes_to"] = [k for k, v in bare.items() if v.get("factor") == 3.5]
+        lacking = {
+            label: {k: v for k, v in own.items() if k in ("rope_theta", "partial_rotary_factor")}
+            for label, own in bare.items()
+        }
+        if any(lacking.values()) and lacking != {
+            label: {k: v for k, v in own.items() if k in ("rope_theta", "partial_rotary_factor")}
+            for label, own in found["rope"].items()
+        }:
+            found["rope_lacking"] = lacking
+    goes: dict[str, list[str]] = {}
+    for key in THETA_KEYS:
+        where = landed(config_class, key, 12345.0, "rope_theta")
+        if where:
+            goes[key] = where
+    for key in PARTIAL_KEYS:
+        where = landed(config_class, key, 0.375, "partial_rotary_factor")
+        if where:
+            goes[key] = where
+    found["goes_to"] = goes
+    return {key: value for key, value in found.items() if value}
+
+
+def landed(config_class: type, key: str, value: float, parameter: str) -> list[str]:
+    """The labels whose ``parameter`` takes the value that ``key`` was given."""
+    scaled = {"rope_scaling": {"rope_type": "linear", "factor": 3.5}}
+    for beside in ({}, scaled):
+        moved = rope_of(attempt(lambda beside=beside: config_class(**{key: value}, **beside)))
+        where = [label for label, own in moved.items() if own.get(parameter) == value]
+        if where:
+            return where
+    return []
+
+
+def layer_facts(config_class: type) -> dict[str, Any]:
+    """The types of layers that the class makes up when a file names none."""
+
+    def types(**given: Any) -> list[str] | None:
+        made = attempt(lambda: config_class(num_hidden_layers=given.pop("count", 24), **given))
+        return list(getattr(made, "layer_types", None) or []) or None
+
+    usual = types()
+    if not usual:
+        return {}
+    found: dict[str, Any] = {"layer_types": pattern(usual)}
+    if "list" in found["layer_types"]:
+        found["layer_types"] = pattern(list(config_class().layer_types))
+    for key in PERIOD_KEYS:
+        for period in (3, 5):
+            other = types(**{key: period})
+            if other and other != usual and pattern(other) != found["layer_types"]:
+                found["layer_period"] = key
+    return found
+
+
+def pattern(types: list[str]) -> dict[str, Any]:
+    """The shortest repeated pattern, and a last layer that departs from it."""
+    for period in range(1, 13):
+        repeated = [types[i % period] for i in range(len(types))]
+        if repeated == types:
+            return {"repeat": types[:period]}
+        if repeated[:-1] == types[:-1] and period < len(types) // 2:
+            return {"repeat": types[:period], "last": types[-1]}
+    return {"list": types}
+
+
+# ------------------------------------------------------------------------------ running a model
+
+
+class Call:
+    """One call of a function that rotates: by which layer, and which lanes pair."""
+
+    def __init__(self, layer: int | None, width: int, pairs: list[list[int]], out: torch.Tensor):
+        self.layer, self.width, self.pairs, self.out = layer, width, pairs, out
+        self.offset: int | None = None
+        self.head: int | None = None
+
+
+def lanes_of(function: Callable[..., Any], args: tuple, kwargs: dict) -> list[list[int]]:
+    """Pairs of lanes of the first argument, each lane sent alone through ``function``."""
+    x = args[0]
+    width = x.shape[-1]
+    support: dict[tuple[int, ...], list[int]] = {}
+    for lane in range(width):
+        alone = torch.zeros_like(x)
+        alone[..., lane] = 1
+        out = function(alone, *args[1:], **kwargs)
+        out = out[0] if isinstance(out, tuple) else out
+        reached = out.abs().reshape(-1, out.shape[-1]).amax(0) > 1e-7
+        support.setdefault(tuple(reached.nonzero().flatten().tolist()), []).append(lane)
+    return [lanes for lanes in support.values() if len(lanes) == 2]
+
+
+@contextmanager
+def recorded(module: Any, model: torch.nn.Module, calls: list[Call]) -> Iterator[None]:
+    """Within it, functions of ``module`` that rotate leave their calls in ``calls``."""
+    names = {id(m): name for name, m in model.named_modules()}
+    kept = {n: v for n, v in vars(module).items() if ROTATES.match(n) and inspect.isfunction(v)}
+
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            out = function(*args, **kwargs)
+            first = out[0] if isinstance(out, tuple) else out
+            if args and isinstance(args[0], torch.Tensor):
+                frame = inspect.currentframe()
+                caller = frame.f_back.f_locals.get("self") if frame and frame.f_back else None
+                number = re.search(r"\.(\d+)(\.|$)", "." + names.get(id(caller), ""))
+                layer = int(number.group(1)) if number else None
+                if "index" not in names.get(id(caller), ""):
+                    pairs = lanes_of(function, args, kwargs)
+                    calls.append(Call(layer, args[0].shape[-1], pairs, first))
+            return out
+
+        return wrapper
+
+    attention = transformers.modeling_utils.ALL_ATTENTION_FUNCTIONS
+    usual = attention["sdpa"]
+
+    def look(query: torch.Tensor) -> None:
+        for call in calls[-4:]:
+            if call.head is None and call.out.dim() == query.dim():
+                place(call, query)
+
+    def sdpa(m: Any, query: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        look(query)
+        return usual(m, query, *args, **kwargs)
+
+    eager = vars(module).get("eager_attention_forward")
+
+    def slow(m: Any, query: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        look(query)
+        assert eager is not None
+        return eager(m, query, *args, **kwargs)
+
+    for name, function in kept.items():
+        setattr(module, name, wrap(function))
+    attention["sdpa"] = sdpa
+    if eager is not None:
+        module.eager_attention_forward = slow
+    try:
+        yield
+    finally:
+        for name, function in kept.items():
+            setattr(module, name, function)
+        attention["sdpa"] = usual
+        if eager is not None:
+            module.eager_attention_forward = eager
+
+
+def place(call: Call, query: torch.Tensor) -> None:
+    """Where in the attention's query the rotated values lie."""
+    for shape in (call.out, call.out.transpose(1, 2) if call.out.dim() == 4 else call.out):
+        if shape.shape[:-1] != query.shape[:-1]:
+            continue
+        for offset in range(query.shape[-1] - call.width + 1):
+            if torch.allclose(query[..., offset : offset + call.width], shape, atol=1e-6):
+                call.offset, call.head = offset, query.shape[-1]
+                return
+
+
+def run_facts(config_class: type, model_type: str, module: Any) -> dict[str, Any] | None:
+    """Facts from a forward pass of a tiny model; None if none could be run."""
+    for change in ATTEMPTS:
+        run = attempt(lambda change=change: run_once(config_class, model_type, module, change))
+        if run is not None:
+            config, model, calls = run
+            found = summary(config, model, calls)
+            if not found:
+                return None
+            if hasattr(config, "rope_interleave"):
+                other = attempt(
+                    lambda change=change: run_once(
+                        config_class,
+                        model_type,
+                        module,
+                        {**change, "rope_interleave": not config.rope_interleave},
+                    )
+                )
+                if other is not None and other[2]:
+                    layouts = {config.rope_interleave: found.get("layout")}
+                    layouts[not config.rope_interleave] = summary(*other).get("layout")
+                    if layouts[True] != layouts[False]:
+                        found["layout_key"] = "rope_interleave"
+            return found
+    return None
+
+
+def run_once(
+    config_class: type, model_type: str, module: Any, change: dict[str, Any]
+) -> tuple[Any, torch.nn.Module, list[Call]] | None:
+    config = tiny_config(config_class, **change)
+    model_class = base_model_class(config_class, model_type)
+    if model_class is None:
+        return None
+    if "input_ids" not in inspect.signature(model_class.forward).parameters:
+        return None
+    with torch.device("meta"):
+        size = sum(p.numel() for p in model_class(config).parameters())
+    if size > LARGEST:
+        return None
+    torch.manual_seed(0)
+    model = model_class(config).eval()
+    calls: list[Call] = []
+    with recorded(module, model, calls), torch.no_grad():
+        extra = (
+            {"decoder_input_ids": torch.arange(6)[None] + 3} if config.is_encoder_decoder else {}
+        )
+        model(input_ids=torch.arange(6)[None] + 3, **extra)
+    return config, model, calls
+
+
+def summary(config: Any, model: torch.nn.Module, calls: list[Call]) -> dict[str, Any]:
+    found: dict[str, Any] = {"probed": "run"}
+    turning = [c for c in calls if c.pairs]
+    if not turning:
+        other = other_kind(model)
+        return {**found, **other} if other else {}
+    found["kind"] = "rotary"
+    layouts = {layout(c.pairs) for c in turning}
+    if len(layouts) == 1:
+        found["layout"] = layouts.pop()
+    places = {"trailing" if c.offset else "leading" for c in turning if c.offset is not None}
+    if len(places) == 1:
+        found["lanes"] = places.pop()
+    count = getattr(config, "num_hidden_layers", 0)
+    layers = sorted({c.layer for c in turning if c.layer is not None})
+    kinds = list(getattr(config, "layer_types", None) or [])
+    flags = getattr(config, "no_rope_layers", None)
+    if layers and layers != list(range(count)):
+        if flags:
+            found["rotates_where"] = "no_rope_layers"
+        elif kinds:
+            on = sorted({kinds[i] for i in layers if i < len(kinds)})
+            off = sorted({k for i, k in enumerate(kinds) if i not in layers})
+            found["rotates"] = on if not set(on) & set(off) else layers
+        else:
+            found["rotates"] = layers
+    spans = {
+        label: span
+        for label, own in (rope_of(config) or {ALL: {}}).items()
+        if (span := span_of(config, model, label, own)) is not None
+    }
+    if spans:
+        found["span"] = spans
+    axes = axes_of(config, model)
+    if axes:
+        found["axes"] = axes
+    return found
+
+
+def axes_of(config: Any, model: torch.nn.Module) -> str | None:
+    """The axis of each pair, T, H or W, by moving along one axis of positions at a time."""
+    for m in model.modules():
+        if (
+            not hasattr(m, "inv_freq")
+            or "position_ids" not in inspect.signature(m.forward).parameters
+        ):
+            continue
+        owner: dict[int, str] = {}
+        for axis, letter in enumerate("THW"):
+            positions = torch.zeros(3, 1, 2, dtype=torch.long)
+            positions[axis] = 1
+            out = attempt(lambda m=m, p=positions: m(torch.zeros(1, 2, 4), p))
+            if not isinstance(out, tuple):
+                return None
+            turned = out[1].abs().reshape(-1, out[1].shape[-1]).amax(0) > 1e-6
+            for lane in turned.nonzero().flatten().tolist():
+                owner[lane] = owner.get(lane, "") + letter
+        pairs = len(m.inv_freq)
+        return axes_string(owner, pairs)
+    return None
+
+
+def axes_string(owner: dict[int, str], pairs: int) -> str | None:
+    """A letter a pair from the lanes of a table, each pair's lanes being (c, c + pairs) or (2c, 2c+1)."""
+    half = [owner.get(c, "") for c in range(pairs)]
+    adjacent = [owner.get(2 * c, "") for c in range(pairs)]
+    for found, twin in (
+        (half, [owner.get(c + pairs, half[c]) for c in range(pairs)]),
+        (adjacent, [owner.get(2 * c + 1, "") for c in range(pairs)]),
+    ):
+        if found == twin and all(len(letter) == 1 for letter in found):
+            return "".join(found)
+    return None
+
+
+def first_row(table: torch.Tensor, out: torch.Tensor) -> int:
+    """The row of ``table`` that the first position was given."""
+    first = out.reshape(-1, out.shape[-1])[0]
+    return int((table - first).abs().sum(-1).argmin())
+
+
+def other_kind(model: torch.nn.Module) -> dict[str, Any]:
+    """Learned tables with the row of the first position; sinusoids; T5's buckets; ALiBi."""
+    rows: list[tuple[int, int]] = []
+    for name, m in model.named_modules():
+        if isinstance(m, torch.nn.Embedding) and re.search(r"(^|[._])(pos|wpe)", name):
+            m.register_forward_hook(
+                lambda m, args, out: rows.append((first_row(m.weight, out), m.num_embeddings))
+            )
+    kinds = {type(m).__name__ for m in model.modules()}
+    with torch.no_grad():
+        attempt(lambda: model(input_ids=torch.arange(6)[None] + 3))
+    if any("Sinusoidal" in k for k in kinds):
+        return {"kind": "sinusoidal"}
+    if rows:
+        spare = rows[0][1] - field(model.config, "max_position_embeddings", rows[0][1])
+        return {"kind": "learned", "row_of_first": rows[0][0], "spare_rows": spare}
+    if any(n.endswith("relative_attention_bias") for n, _ in model.named_modules()):
+        return {"kind": "t5"}
+    module = sys.modules[type(model).__module__]
+    if any("build_alibi" in n or "build_mpt_alibi" in n for n in vars(module)):
+        return {"kind": "alibi"}
+    return {}
+
+
+def layout(pairs: list[list[int]]) -> str:
+    """interleaved if each pair is adjacent, else half."""
+    return "interleaved" if all(b == a + 1 and a % 2 == 0 for a, b in pairs) else "half"
+
+
+def span_of(config: Any, model: torch.nn.Module, label: str, own: dict[str, Any]) -> str | None:
+    """Which field of the config the frequencies run over: base^(−2c/field), c < field/2."""
+    theta = own.get("rope_theta")
+    if not isinstance(theta, (int, float)):
+        return None
+    wanted = f"{label}_inv_freq" if label else "inv_freq"
+    rows = [b.float() for name, b in model.named_buffers() if name.split(".")[-1] == wanted]
+    row = next((r for r in rows if r.dim() == 1), None)
+    if row is None:
+        return None
+    partial = own.get("partial_rotary_factor") or 1.0
+    usual = field(config, "head_dim") or (
+        field(config, "hidden_size", 0) // field(config, "num_attention_heads", 1)
+    )
+    global_dim = field(config, "global_head_dim", 0)
+    if label == "full_attention" and not global_dim and hasattr(config, "per_layer_config"):
+        global_dim = SMALL["global_head_dim"]
+    candidates: dict[str, float | None] = {
+        "qk_rope_head_dim": field(config, "qk_rope_head_dim"),
+        "rotary_dim": field(config, "rotary_dim"),
+        "head_dim·partial": usual * partial,
+        "head_dim": usual,
+        "global_head_dim·partial": global_dim * partial,
+        "global_head_dim": global_dim,
+        "attention_head_dim": field(config, "attention_head_dim"),
+    }
+    for name, dim in candidates.items():
+        if not dim:
+            continue
+        dim = int(dim)
+        turning = row[row != 0]
+        expected = theta ** (-torch.arange(0, dim, 2).float() / dim)
+        if len(row) == len(expected) and torch.allclose(row, expected, rtol=1e-5):
+            return name
+        if len(turning) < len(row) == len(expected) and torch.allclose(
+            turning, expected[: len(turning)], rtol=1e-5
+        ):
+            return f"{name} proportional"
+    return None
+
+
+def function_facts(module: Any, functions: list[str]) -> dict[str, Any]:
+    """The layout of the functions of a file, where all of them agree."""
+    found = set()
+    for name in functions:
+        function = getattr(module, name)
+        cos = torch.full((1, 6, 16), 0.6)
+        sin = torch.full((1, 6, 16), 0.8)
+        q = torch.zeros(1, 2, 6, 16)
+        for shape in ((1, 2, 6, 16), (1, 6, 2, 16), (6, 2, 16)):
+            q = torch.zeros(shape)
+            tables = (cos[0], sin[0]) if len(shape) == 3 else (cos, sin)
+            pairs = attempt(lambda: lanes_of(function, (q, q, *tables), {}))  # noqa: B023
+            if pairs:
+                found.add(layout(pairs))
+                break
+    return {"probed": "function", **({"layout": found.pop()} if len(found) == 1 else {})}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
