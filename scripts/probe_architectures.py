@@ -33,21 +33,43 @@ from tiny_models import ATTEMPTS, SMALL, base_model_class, tiny_config
 OUT = Path(__file__).resolve().parent.parent / "ropewalk" / "configs" / "architectures.json"
 ROTATES = re.compile(r"^_?(vision_)?apply_(rotary|multidim|rope)|^rotate_queries_or_keys$")
 
-DIMENSIONS = (
-    "hidden_size num_attention_heads num_hidden_layers head_dim global_head_dim qk_rope_head_dim "
-    "qk_nope_head_dim rotary_dim attention_head_dim max_position_embeddings "
-    "original_max_position_embeddings no_rope_layer_interval rope_interleave sliding_window "
-    "position_embedding_type alibi"
-).split()
-THETA_KEYS = (
-    "rope_theta rotary_emb_base rope_local_base_freq local_rope_theta global_rope_theta "
-    "swa_rope_theta rotary_embedding_base compress_rope_theta"
-).split()
+DIMENSIONS = [
+    "hidden_size",
+    "num_attention_heads",
+    "num_hidden_layers",
+    "head_dim",
+    "global_head_dim",
+    "qk_rope_head_dim",
+    "qk_nope_head_dim",
+    "rotary_dim",
+    "attention_head_dim",
+    "max_position_embeddings",
+    "original_max_position_embeddings",
+    "no_rope_layer_interval",
+    "rope_interleave",
+    "sliding_window",
+    "position_embedding_type",
+    "alibi",
+]
+THETA_KEYS = [
+    "rope_theta",
+    "rotary_emb_base",
+    "rope_local_base_freq",
+    "local_rope_theta",
+    "global_rope_theta",
+    "swa_rope_theta",
+    "rotary_embedding_base",
+    "compress_rope_theta",
+]
 PARTIAL_KEYS = ("partial_rotary_factor", "rotary_pct", "rotary_percent", "rotary_dim")
-PERIOD_KEYS = (
-    "sliding_window_pattern global_attn_every_n_layers no_rope_layer_interval "
-    "full_attention_interval full_attn_interval attn_layer_period"
-).split()
+PERIOD_KEYS = [
+    "sliding_window_pattern",
+    "global_attn_every_n_layers",
+    "no_rope_layer_interval",
+    "full_attention_interval",
+    "full_attn_interval",
+    "attn_layer_period",
+]
 LARGEST = 20_000_000
 """Parameters of a model that is still run; larger ones did not take the small values."""
 ALL = ""
@@ -366,7 +388,7 @@ def run_facts(config_class: type, model_type: str, module: Any) -> dict[str, Any
                 return None
             if hasattr(config, "rope_interleave"):
                 other = attempt(
-                    lambda change=change: run_once(
+                    lambda change=change, config=config: run_once(
                         config_class,
                         model_type,
                         module,
@@ -385,6 +407,7 @@ def run_facts(config_class: type, model_type: str, module: Any) -> dict[str, Any
 def run_once(
     config_class: type, model_type: str, module: Any, change: dict[str, Any]
 ) -> tuple[Any, torch.nn.Module, list[Call]] | None:
+    """Config, model and calls of one tiny model; None if it is not of text or too large."""
     config = tiny_config(config_class, **change)
     model_class = base_model_class(config_class, model_type)
     if model_class is None:
@@ -407,6 +430,7 @@ def run_once(
 
 
 def summary(config: Any, model: torch.nn.Module, calls: list[Call]) -> dict[str, Any]:
+    """The facts that the calls show."""
     found: dict[str, Any] = {"probed": "run"}
     turning = [c for c in calls if c.pairs]
     if not turning:
@@ -469,7 +493,7 @@ def axes_of(config: Any, model: torch.nn.Module) -> str | None:
 
 
 def axes_string(owner: dict[int, str], pairs: int) -> str | None:
-    """A letter a pair from the lanes of a table, each pair's lanes being (c, c + pairs) or (2c, 2c+1)."""
+    """A letter a pair from the lanes of a table: (c, c + pairs) or (2c, 2c + 1)."""
     half = [owner.get(c, "") for c in range(pairs)]
     adjacent = [owner.get(2 * c, "") for c in range(pairs)]
     for found, twin in (

@@ -1,4 +1,4 @@
-"""``ropewalk explain CONFIG``: what a model's config does to position, and what is wrong with it."""
+"""``ropewalk explain CONFIG``: what a config does to position, and what is wrong with it."""
 
 from __future__ import annotations
 

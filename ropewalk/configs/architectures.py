@@ -84,7 +84,7 @@ class Facts:
     @property
     def goes_to(self) -> dict[str, list[str]]:
         """key of a theta or partial factor → the labels that it sets."""
-        return self.row["goes_to"] if "goes_to" in self.row else ROPE_SCALING_ANYWHERE
+        return self.row.get("goes_to", ROPE_SCALING_ANYWHERE)
 
     def layer_types(self, count: int, period: int | None) -> list[str] | None:
         """The kinds of ``count`` layers that the class makes up."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from ropewalk.configs.findings import lanes as findings
 from ropewalk.configs.findings import numbers
 from ropewalk.configs.lanes import Lanes
@@ -20,7 +18,7 @@ SECTION_KEYS = ("mrope_section", "xdrope_section", "rope_section")
 def axes_of(reader: Reader, own: Parameters, lane: Lanes, rotation: Rotation) -> Value | None:
     """A letter a pair, or None for one axis; frequencies of image axes are put in place."""
     rule = reader.facts.row.get("axes_rule") or ("2d" if rotation.kind.value == "axial" else None)
-    if rule in ("2d", "apart", "pixtral", "normalised"):
+    if rule in ("2d", "apart", "pixtral", "normalised", "3d"):
         return _image(own, lane, rotation, rule)
     return _sections(reader, own, lane)
 
@@ -93,18 +91,30 @@ def _ordered(reader: Reader, own: Parameters, sizes: list[int]) -> str:
 
 def _image(own: Parameters, lane: Lanes, rotation: Rotation, rule: str) -> Value | None:
     """Two axes, each with a half of the pairs."""
-    if rotation.spectrum is None or lane.pairs % 2:
+    if rotation.spectrum is None:
+        return None
+    if rule == "3d":
+        return _video(own, lane, rotation)
+    if lane.pairs % 2:
         return None
     half, theta = lane.pairs // 2, float(own[THETA].value)
     if rule == "apart":
         rotation.details["halves"] = "each axis turns the lanes of its own half of the head"
     if rule == "normalised":
-        rotation.details["coordinates"] = "centres of patches in [−1, 1]"
+        rotation.details["coordinates"] = "2π times the centre of a patch in [−1, 1]"
     if rule == "pixtral":
         row = powers(theta, lane.pairs, lane.rotary_dim.value)
         row = row[0::2] + row[1::2]
     else:
         row = powers(theta, half, lane.rotary_dim.value // 2) * 2
-        row = tuple(2 * math.pi * f for f in row) if rule == "normalised" else row
     rotation.spectrum = rotation.spectrum.replace(freqs=(row,))
     return Value("H" * half + "W" * half, CLASS_DEFAULT)
+
+
+def _video(own: Parameters, lane: Lanes, rotation: Rotation) -> Value:
+    """Three axes, each with a third of the pairs; what is left over does not rotate."""
+    assert rotation.spectrum is not None
+    each = (lane.rotary_dim.value // 3) // 2
+    row = powers(float(own[THETA].value), each, 2 * each) * 3
+    rotation.spectrum = rotation.spectrum.replace(freqs=(row,))
+    return Value("T" * each + "H" * each + "W" * each, CLASS_DEFAULT)

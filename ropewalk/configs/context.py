@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ropewalk.configs.findings import lengths
+from ropewalk.configs.parameter import LONGEST
 from ropewalk.configs.reader import Reader, whole
 from ropewalk.configs.resolved import Context
-from ropewalk.configs.parameter import LONGEST
 from ropewalk.configs.turned import Rotation
 from ropewalk.configs.types import ORIGINAL
 from ropewalk.configs.value import Value

@@ -117,5 +117,6 @@ class Parameter:
 
 
 def block_key(kind: Value) -> str | None:
+    """The key path of the object that a rope_type stands in."""
     key = kind.key
     return key.rsplit(".", 1)[0] if key and "." in key else key

@@ -16,15 +16,32 @@ ALL = ""
 BLOCKS = ("rope_parameters", "rope_scaling")
 THETA, PARTIAL = "rope_theta", "partial_rotary_factor"
 BARE = frozenset(
-    "rope_type factor original_max_position_embeddings mrope_section short_factor long_factor "
-    "low_freq_factor high_freq_factor beta_fast attention_factor".split()
+    [
+        "rope_type",
+        "factor",
+        "original_max_position_embeddings",
+        "mrope_section",
+        "short_factor",
+        "long_factor",
+        "low_freq_factor",
+        "high_freq_factor",
+        "beta_fast",
+        "attention_factor",
+    ]
 )
 """Keys by which a dictionary is known as rope parameters that stand alone."""
 
-THETA_KEYS = (
-    "rope_theta rotary_emb_base rope_local_base_freq local_rope_theta global_rope_theta "
-    "swa_rope_theta rotary_embedding_base rope_base default_theta"
-).split()
+THETA_KEYS = [
+    "rope_theta",
+    "rotary_emb_base",
+    "rope_local_base_freq",
+    "local_rope_theta",
+    "global_rope_theta",
+    "swa_rope_theta",
+    "rotary_embedding_base",
+    "rope_base",
+    "default_theta",
+]
 
 
 def parameters_of(reader: Reader) -> dict[str, Parameters]:

@@ -12,8 +12,22 @@ from ropewalk.configs.resolved import ranges
 from ropewalk.configs.value import ASSUMED, CLASS_DEFAULT, Value
 
 NOT_ATTENTION = frozenset(
-    "linear_attention conv short_conv mamba mamba2 recurrent rglru ssm moe mlp linear "
-    "cross_attention gated_delta_net lightning_attention".split()
+    [
+        "linear_attention",
+        "conv",
+        "short_conv",
+        "mamba",
+        "mamba2",
+        "recurrent",
+        "rglru",
+        "ssm",
+        "moe",
+        "mlp",
+        "linear",
+        "cross_attention",
+        "gated_delta_net",
+        "lightning_attention",
+    ]
 )
 """Kinds of layers that have no rotation, as they have no attention over positions."""
 

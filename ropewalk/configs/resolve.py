@@ -11,22 +11,33 @@ from ropewalk.configs.architectures import Facts, close_to, facts
 from ropewalk.configs.axes import axes_of
 from ropewalk.configs.consequences import tell_consequences
 from ropewalk.configs.context import context_of, declared_of
-from ropewalk.configs.findings import Finding, Notes, behaviour, layers
+from ropewalk.configs.findings import Finding, Notes, layers
 from ropewalk.configs.findings.finding import ORDER
 from ropewalk.configs.kinds import head_size, kind_of, other_group
 from ropewalk.configs.lanes import lanes_of
-from ropewalk.configs.parameters import ALL, THETA, Parameters, parameters_of, same_thetas
+from ropewalk.configs.parameters import THETA, Parameters, parameters_of, same_thetas
 from ropewalk.configs.plan import Plan, plan
 from ropewalk.configs.reader import Reader
 from ropewalk.configs.resolved import Context, LayerGroup, Resolved
 from ropewalk.configs.rotation import rotation
-from ropewalk.configs.turned import Rotation
 from ropewalk.configs.spelling import tell_spelling
-from ropewalk.configs.value import ASSUMED, CLASS_DEFAULT, Value
+from ropewalk.configs.turned import Rotation
+from ropewalk.configs.value import ASSUMED, Value
 
 NOT_PARTS = frozenset(
-    "quantization_config compression_config generation_config attn_config ffn_config init_config "
-    "rope_config moe_config tokenizer_config task_specific_params per_layer_config".split()
+    [
+        "quantization_config",
+        "compression_config",
+        "generation_config",
+        "attn_config",
+        "ffn_config",
+        "init_config",
+        "rope_config",
+        "moe_config",
+        "tokenizer_config",
+        "task_specific_params",
+        "per_layer_config",
+    ]
 )
 DEEPEST = 6
 
@@ -192,7 +203,7 @@ def _group(
         rope_type=_outer_type(turned),
         theta=own[THETA].value,
         head_dim=lane.head_dim.value,
-        rotary_dim=lane.rotary_dim.value,
+        rotary_dim=lane.rotary_dim.value if spectrum is None else spectrum.rotary_dim,
         layout=lane.layout.value,
         lane_offset=lane.lane_offset,
         pairing="proportional" if lane.proportional else "standard",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from ropewalk.configs.findings.finding import Finding
@@ -211,7 +212,7 @@ def ranges(layers: tuple[int, ...]) -> str:
     """Layer numbers in words: (0, 1, 2, 5) → ``"0–2, 5"``; an even stride as ``"3, 7, …, 35"``."""
     if len(layers) > 3:
         stride = layers[1] - layers[0]
-        if stride > 1 and all(b - a == stride for a, b in zip(layers, layers[1:], strict=False)):
+        if stride > 1 and all(b - a == stride for a, b in pairwise(layers)):
             return f"{layers[0]}, {layers[1]}, …, {layers[-1]}"
     runs: list[list[int]] = []
     for layer in layers:

@@ -34,9 +34,21 @@ KEYS: dict[str, frozenset[str]] = {
 """rope_type → the keys it reads, beside those that every type may have."""
 
 COMMON = frozenset(
-    "rope_type type rope_theta partial_rotary_factor mrope_section mrope_interleaved "
-    "xdrope_section llama_4_scaling_beta finetuned max_position_embeddings rope_axes "
-    "_name_or_path model_type".split()
+    [
+        "rope_type",
+        "type",
+        "rope_theta",
+        "partial_rotary_factor",
+        "mrope_section",
+        "mrope_interleaved",
+        "xdrope_section",
+        "llama_4_scaling_beta",
+        "finetuned",
+        "max_position_embeddings",
+        "rope_axes",
+        "_name_or_path",
+        "model_type",
+    ]
 )
 """Keys that say something else than scaling, or nothing."""
 

@@ -14,15 +14,16 @@ cohere2moe olmo arctic deepseek deepseek2 deepseek2-ocr deepseek32 deepseek4 plm
 granitemoe granitehybrid chameleon bailingmoe neo-bert smollm3 arcee ernie4_5 ernie4_5-moe mistral3
 mistral4 eagle3 llama-embed maincoder glm-dsa glm4 nanbeige"""
 
-_NEOX = """falcon falcon-h1 grok dbrx bert jina-bert-v3 modern-bert nomic-bert nomic-bert-moe
-eurobert stablelm bitnet qwen qwen2 dream qwen2moe qwen3 qwen3moe llada-moe rnd1 olmo2 olmoe phi2
-phi3 phimoe plamo plamo2 plamo3 gemma gemma2 gemma3 gemma3n gemma4 gemma-embedding starcoder2 openelm
-gptneox codeshell orion nemotron exaone exaone4 exaone-moe minicpm3 bailingmoe2 dots1 hunyuan-moe
-jais2 gpt-oss hunyuan-dense lfm2 lfm2moe smallthinker seed_oss grovemoe apertus minimax-m2 minimax-m3
-cogvlm pangu-embedded afmoe laguna qwen3next mimo2 step35 glm4moe hunyuan-vl qwen2vl paddleocr qwen3vl
-qwen3vlmoe qwen35 qwen35moe"""
+_NEOX = """
+falcon falcon-h1 grok dbrx bert jina-bert-v3 modern-bert nomic-bert nomic-bert-moe eurobert
+stablelm bitnet qwen qwen2 dream qwen2moe qwen3 qwen3moe llada-moe rnd1 olmo2 olmoe phi2 phi3
+phimoe plamo plamo2 plamo3 gemma gemma2 gemma3 gemma3n gemma4 gemma-embedding starcoder2 openelm
+gptneox codeshell orion nemotron exaone exaone4 exaone-moe minicpm3 bailingmoe2 dots1 hunyuan-
+moe jais2 gpt-oss hunyuan-dense lfm2 lfm2moe smallthinker seed_oss grovemoe apertus minimax-m2
+minimax-m3 cogvlm pangu-embedded afmoe laguna qwen3next mimo2 step35 glm4moe hunyuan-vl qwen2vl
+paddleocr qwen3vl qwen3vlmoe qwen35 qwen35moe"""
 
-SECTIONS_INTERLEAVED = frozenset("qwen3vl qwen3vlmoe qwen35 qwen35moe qwen3tts".split())
+SECTIONS_INTERLEAVED = frozenset(["qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "qwen3tts"])
 """Architectures whose axes alternate (IMROPE)."""
 
 LAYOUTS: dict[str, str] = {

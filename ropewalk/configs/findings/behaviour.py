@@ -26,7 +26,8 @@ SWITCH = Kind(
     "RW082",
     "info",
     "Frequencies switch with the length",
-    "short_factor up to {original} tokens, long_factor from token {next} on; keys cached before the "
+    "short_factor up to {original} tokens, long_factor from token {next} on; keys cached "
+    "before the "
     "switch do not match those after it (by up to {radians} rad at position {original})",
     "choose one list for a whole cache: by the length it will reach",
     {
@@ -53,7 +54,8 @@ HARD_CUT = Kind(
     "RW084",
     "info",
     "A hard cut instead of a blend",
-    "{low_key}={low} equals {high_key}: no pair is blended, {kept} are kept and {divided} divided by "
+    "{low_key}={low} equals {high_key}: no pair is blended, {kept} are kept and {divided} "
+    "divided by "
     "{factor}; code that divides by the difference fails",
     "nothing to do",
     {
@@ -73,7 +75,8 @@ ALPHA = Kind(
     "RW085",
     "info",
     "An alpha instead of a factor",
-    "alpha={alpha} makes theta {theta} at every length; the type {given} and factor={factor} play no "
+    "alpha={alpha} makes theta {theta} at every length; the type {given} and factor={factor} "
+    "play no "
     "part",
     "check that your engine reads alpha",
     {

@@ -95,7 +95,8 @@ NO_PARAMETERS = Kind(
     "RW060",
     "warning",
     "Layers without parameters",
-    "layers of kind {kind} have no rope parameters (given: {labels}); those of {used} are used here",
+    "layers of kind {kind} have no rope parameters (given: {labels}); those of {used} are "
+    "used here",
     "add them to rope_parameters",
     {
         "num_hidden_layers": 2,

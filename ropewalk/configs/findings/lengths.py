@@ -30,7 +30,8 @@ TWO_READINGS = Kind(
     "warning",
     "Two readings of the window",
     "{rope_type} factor={factor} with {declared_key}={declared}: if that is the length before "
-    "scaling the window is {scaled}; if it is multiplied already, the model was trained at {before} "
+    "scaling the window is {scaled}; if it is multiplied already, the model was trained at "
+    "{before} "
     "and the window is {declared}",
     "state original_max_position_embeddings",
     {"max_position_embeddings": 16384, "rope_scaling": {"type": "linear", "factor": 4.0}},
@@ -59,7 +60,8 @@ LENGTHS_DIFFER = Kind(
     "RW035",
     "warning",
     "Two keys for the length differ",
-    "{first_key}={first} and {second_key}={second}; {first_key} is read here as the declared length",
+    "{first_key}={first} and {second_key}={second}; {first_key} is read here as the declared "
+    "length",
     "check which of them the model was trained with",
     {"max_position_embeddings": 2048, "n_positions": 8192},
 )
