@@ -19,12 +19,23 @@ LONGEST_NAME, LONGEST_TEXT, LONGEST_ARRAY = 1 << 12, 1 << 20, 1 << 13
 MOST_ELEMENTS = 1 << 15
 """Bounds far beyond any real file; beyond them a file is refused, or a value left out."""
 
-SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+SCALARS = {
+    0: "B",
+    1: "b",
+    2: "H",
+    3: "h",
+    4: "I",
+    5: "i",
+    6: "f",
+    7: "?",
+    10: "Q",
+    11: "q",
+    12: "d",
+}
 TEXT, ARRAY = 8, 9
 TENSORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 KINDS = {0: ("f", 4), 1: ("e", 2)}
 """Tensor types that are read: F32, F16."""
-
 
 
 class Stream:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ropewalk.configs.findings import lanes as findings
 from ropewalk.configs.findings import numbers
 from ropewalk.configs.parameters import ALL, PARTIAL, Parameters
-from ropewalk.configs.reader import WIDEST, Reader, number, whole
+from ropewalk.configs.reader import WIDEST_HEAD, Reader, number, whole
 from ropewalk.configs.value import ASSUMED, CLASS_DEFAULT, Value
 
 ASSUMED_HEAD = 128
@@ -127,7 +127,7 @@ def _head(reader: Reader, span: str, own: Parameters) -> Value:
     if stated is not None:
         return stated
     hidden, heads = reader.size("hidden_size"), reader.size("num_attention_heads")
-    if hidden is not None and heads is not None and 1 <= hidden.value // heads.value <= WIDEST:
+    if hidden is not None and heads is not None and 1 <= hidden.value // heads.value <= WIDEST_HEAD:
         source = hidden.source if hidden.source == heads.source else _quotient(hidden, heads)
         return Value(hidden.value // heads.value, source)
     value = _implied(own)
@@ -151,12 +151,12 @@ def _implied(own: Parameters) -> Value | None:
             continue
         items = value.value
         if "section" in key:
-            if not all(type(item) is int and 0 <= item <= WIDEST for item in items):
+            if not all(type(item) is int and 0 <= item <= WIDEST_HEAD for item in items):
                 continue
             pairs = sum(items)
         else:
             pairs = len(items)
-        if 0 < pairs <= WIDEST // 2:
+        if 0 < pairs <= WIDEST_HEAD // 2:
             return Value(2 * pairs, value.source)
     return None
 
@@ -164,7 +164,7 @@ def _implied(own: Parameters) -> Value | None:
 def _rotary(reader: Reader, own: Parameters, head: Value) -> tuple[Value, int]:
     """How many lanes rotate (rotary_dim, or a share of the head), and what exponents run over."""
     given = reader.raw("rotary_dim", "rope_dim")
-    explicit = None if given is None else whole(given, reader.notes, at_most=WIDEST)
+    explicit = None if given is None else whole(given, reader.notes, at_most=WIDEST_HEAD)
     partial = own.get(PARTIAL)
     share = None if partial is None else number(partial, reader.notes)
     if share is not None and not 0 < share.value <= 1:

@@ -8,6 +8,7 @@ from ropewalk.configs.reader import Reader, number, numbers_of, whole
 from ropewalk.configs.types import ORIGINAL
 from ropewalk.configs.value import ASSUMED, Value
 
+LARGEST_FACTOR = 1_000_000
 LONGEST = 1 << 40
 """A length above this is a mistake; nothing is computed at it."""
 
@@ -53,6 +54,15 @@ class Parameter:
     def factor(self, key: str = "factor") -> Value | None:
         """The factor; one below 1 is told."""
         found = self.need(key)
+        if found is not None and found.value > LARGEST_FACTOR:
+            self.notes.add(
+                numbers.OUT_OF_RANGE,
+                found,
+                key=found.source_key,
+                value=found.value,
+                expected=f"at most {LARGEST_FACTOR}",
+            )
+            return None
         if found is not None and found.value < 1:
             self.notes.add(
                 numbers.FACTOR_BELOW_ONE,

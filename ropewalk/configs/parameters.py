@@ -163,7 +163,7 @@ def _defaults(own: Mapping[str, Any]) -> Parameters:
 
 def _spread(reader: Reader, sets: dict[str, Parameters]) -> None:
     """Thetas and partial factors that stand outside the block, into the sets they are for."""
-    for key, labels in reader.facts.goes_to.items():
+    for key, labels in reader.goes_to.items():
         value = reader.store.get(key)
         if value is None or key in ("rotary_dim",):
             continue
@@ -206,16 +206,16 @@ def _same_number(a: Value, b: Value) -> bool:
 
 def _strangers(reader: Reader, sets: dict[str, Parameters]) -> None:
     """Theta under a name that this class does not read."""
-    if not reader.facts.known or reader.facts.kind != "rotary":
+    if not reader.facts.known or reader.facts.kind != "rotary" or "@dialect" in reader.store:
         return
     for key in THETA_KEYS:
         value = reader.store.get(key)
-        if value is None or value.value is None or key in reader.facts.goes_to:
+        if value is None or value.value is None or key in reader.goes_to:
             continue
         used = next(iter(sets.values())).get(THETA)
         if used is not None and _same_number(used, value):
             continue
-        right = next((k for k in reader.facts.goes_to if "theta" in k or "base" in k), None)
+        right = next((k for k in reader.goes_to if "theta" in k or "base" in k), None)
         default = used.value if used is not None else reader.facts.lacking(next(iter(sets)), THETA)
         reader.notes.add(
             spelling.THETA_ELSEWHERE,

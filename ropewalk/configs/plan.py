@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ropewalk.configs.findings import layers as findings
 from ropewalk.configs.parameters import ALL, Parameters
-from ropewalk.configs.reader import WIDEST, Reader
+from ropewalk.configs.reader import LIMITS, WIDEST, Reader
 from ropewalk.configs.resolved import ranges
 from ropewalk.configs.value import ASSUMED, CLASS_DEFAULT, Value
 
@@ -49,7 +49,7 @@ class Plan:
 
 def plan(reader: Reader, sets: Mapping[str, Parameters]) -> Plan:
     """The plan of all layers."""
-    count = reader.size("num_hidden_layers") or Value(1, ASSUMED)
+    count = _count(reader)
     kinds, source = _kinds(reader, count.value)
     labels = [_label(reader, sets, kind) for kind in kinds]
     if any(sets) and not any(kinds):
@@ -60,15 +60,26 @@ def plan(reader: Reader, sets: Mapping[str, Parameters]) -> Plan:
     return Plan(tuple(kinds), tuple(chosen), source if any(kinds) else count)
 
 
+def _count(reader: Reader) -> Value:
+    """How many layers: stated, as many as a list names, of the class, or one."""
+    stated = reader.size("num_hidden_layers")
+    if stated is not None and stated.key:
+        return stated
+    for key in ("layer_types", "no_rope_layers"):
+        value = reader.raw(key)
+        if value is not None and isinstance(value.value, (list, tuple)):
+            length = len(value.value)
+            if 1 <= length <= LIMITS["num_hidden_layers"]:
+                return Value(length, value.source)
+    return stated or Value(1, ASSUMED)
+
+
 def _kinds(reader: Reader, count: int) -> tuple[list[str | None], Value]:
     """The kind of each layer, from the file or the rule of the class."""
     given = reader.raw("layer_types")
     if given is not None and isinstance(given.value, (list, tuple)) and len(given.value) <= WIDEST:
         types = [str(kind)[:60] for kind in given.value]
         if len(types) == count:
-            return list(types), given
-        stated = reader.raw(*("num_hidden_layers", *reader.facts.names("num_hidden_layers")))
-        if stated is None and types:
             return list(types), given
         reader.notes.add(
             findings.LIST_LENGTH, given, key=given.key, length=len(types), layers=count

@@ -46,7 +46,16 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 """The names that configs give a dimension, the usual one first."""
 
-LIMITS = {"num_hidden_layers": 4096, "max_position_embeddings": 1 << 62, "hidden_size": 1 << 24}
+WIDEST_HEAD = 1 << 13
+"""No head is wider; each pair costs a power in 50 digits."""
+
+LIMITS = {
+    "num_hidden_layers": 4096,
+    "max_position_embeddings": 1 << 62,
+    "hidden_size": 1 << 24,
+    "num_attention_heads": WIDEST,
+    "relative_attention_max_distance": WIDEST,
+}
 
 
 class Reader:
@@ -56,6 +65,17 @@ class Reader:
         self.store = store
         self.facts = facts
         self.notes = notes
+
+    @property
+    def goes_to(self) -> dict[str, list[str]]:
+        """key of a theta or partial factor → the labels it sets; other dialects say rope_theta."""
+        goes = self.facts.goes_to
+        if "@dialect" not in self.store or "rope_theta" in goes:
+            return goes
+        wide = [label for label in self.facts.labels if label == "full_attention"]
+        local = [label for label in self.facts.labels if label == "sliding_attention"]
+        more = {"rope_theta": wide or [""]}
+        return {**goes, **more, **({"rope_local_base_freq": local} if local else {})}
 
     def raw(self, *names: str) -> Value | None:
         """The first of these keys that the file has and that is not null."""
@@ -68,7 +88,7 @@ class Reader:
     def size(self, key: str) -> Value | None:
         """A dimension by any of its names: an int ≥ 1; else the class default; else None."""
         names = dict.fromkeys((*self.facts.names(key), *NAMES.get(key, (key,))))
-        found = self._sizes(names, LIMITS.get(key, WIDEST))
+        found = self._sizes(names, LIMITS.get(key, WIDEST_HEAD))
         if len(found) > 1 and key == "max_position_embeddings":
             first, other = found[0], next((f for f in found if f.value != found[0].value), None)
             if other is not None:
@@ -82,6 +102,8 @@ class Reader:
                 )
         if found:
             return found[0]
+        if key == "head_dim" and "@head_dim" in self.store:
+            return self.store["@head_dim"]
         default = self.facts.default(key)
         return None if default is None else Value(default, CLASS_DEFAULT)
 

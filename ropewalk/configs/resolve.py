@@ -46,8 +46,8 @@ def resolve(source: Any, *, overrides: Mapping[str, Any] | None = None) -> Resol
     """What a model's config really does to position, layer by layer.
 
     Args:
-        source: a dictionary; a path of a config.json, a params.json, a GGUF file or a model folder;
-            ``"-"`` for standard input; or a config object of transformers.
+        source: a dictionary; JSON as bytes; a path of a config.json, a params.json, a GGUF file or
+            a model folder; ``"-"`` for standard input; or a config object of transformers.
         overrides: keys laid over the config, nested ones into nested ones, as the
             ``--hf-overrides`` of vLLM are.
 

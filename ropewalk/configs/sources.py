@@ -40,6 +40,8 @@ def load(source: Any) -> Material:
     """
     if isinstance(source, Mapping):
         return Material(source)
+    if isinstance(source, bytes):
+        return parsed(source, "the text")
     if isinstance(source, (str, os.PathLike)):
         if str(source) == "-":
             return parsed(_bounded(sys.stdin.buffer, "standard input"), "standard input")
@@ -94,7 +96,7 @@ def _folder(path: Path) -> Material:
             from ropewalk.configs.shapes import head_dim_of
 
             head = head_dim_of(path, material.config)
-            if head is not None:
+            if head is not None and material.form == "json":
                 material.extra["@head_dim"] = head
             return material
     found = sorted(path.glob("*.gguf"))

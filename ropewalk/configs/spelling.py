@@ -43,5 +43,5 @@ def _only_new(reader: Reader) -> bool:
     block = reader.raw("rope_parameters")
     if block is None or block.key != "rope_parameters" or reader.raw("rope_scaling") is not None:
         return False
-    old = [key for key in reader.facts.goes_to if "theta" in key or "base" in key]
+    old = [key for key in reader.goes_to if "theta" in key or "base" in key]
     return not any(reader.raw(key) is not None for key in old)

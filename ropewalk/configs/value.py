@@ -45,7 +45,7 @@ def shown(value: object) -> str:
             str(value) if abs(value) < 10**18 else f"about 1e{len(hex(value)) * 1204 // 1000 - 3}"
         )
     if isinstance(value, str):
-        return value if len(value) <= 60 else value[:57] + "…"
+        return value if len(value) <= 200 else value[:199] + "…"
     if isinstance(value, (list, tuple)):
         inner = ", ".join(shown(item) for item in value[:6])
         return f"[{inner}{', …' if len(value) > 6 else ''}]"

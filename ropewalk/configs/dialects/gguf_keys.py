@@ -43,6 +43,7 @@ def translate(config: Mapping[str, Any]) -> dict[str, Value]:
             MODEL_TYPES.get(architecture, architecture), "file:general.architecture"
         )
     }
+    store["@dialect"] = Value(NAME, CLASS_DEFAULT)
     for key, own in PLAIN.items():
         if (value := get(key)) is not None:
             store[own] = value

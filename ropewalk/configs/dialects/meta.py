@@ -49,6 +49,7 @@ def translate(config: Mapping[str, Any]) -> dict[str, Value]:
     given = store_of(config)
     store = {own: given[key] for key, own in PLAIN.items() if key in given}
     store["@layout"] = Value("interleaved", "class default")
+    store["@dialect"] = Value(NAME, "class default")
     if "rope_theta" not in store:
         store["rope_theta"] = Value(10000.0, "class default")
     flag = given.get("use_scaled_rope")

@@ -43,7 +43,7 @@ class Kind:
         title: a line for the docs.
         message: what is so, with the values in braces.
         remedy: what to do.
-        example: a config that shows it.
+        example: a config that shows it; as text where only the text does.
     """
 
     code: str
@@ -51,7 +51,7 @@ class Kind:
     title: str
     message: str
     remedy: str
-    example: dict[str, Any]
+    example: dict[str, Any] | str
 
     def finding(self, where: str | None, /, **values: Any) -> Finding:
         """The finding for these values."""

@@ -89,7 +89,7 @@ DUPLICATE = Kind(
     "{key} stands {count} times in one object; the last one, {value}, is used here, and programs "
     "differ",
     "keep one of them",
-    {"rope_theta": 10000.0, "duplicated": True},
+    '{"model_type": "llama", "rope_theta": 10000.0, "rope_theta": 500000.0}',
 )
 ONLY_NEW_SPELLING = Kind(
     "RW011",
