@@ -15,7 +15,7 @@ def config_class(model_type: str | None) -> type | None:
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     try:
-        return CONFIG_MAPPING[model_type]
+        return CONFIG_MAPPING[str(model_type)]
     except KeyError:
         return None
 
@@ -42,7 +42,7 @@ def rotary_module(config: Any) -> torch.nn.Module | None:
         if own.__name__ in str(parameters[1].annotation):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return value(config)
+                return value(config)  # pyright: ignore[reportCallIssue, reportReturnType]
     return None
 
 

@@ -22,6 +22,7 @@ from ropewalk.configs.resolved import Context, LayerGroup, Resolved
 from ropewalk.configs.rotation import rotation
 from ropewalk.configs.spelling import tell_spelling
 from ropewalk.configs.turned import Rotation
+from ropewalk.configs.types import KEYS, ORIGINAL
 from ropewalk.configs.value import ASSUMED, Value
 
 NOT_PARTS = frozenset(
@@ -213,9 +214,30 @@ def _group(
         softmax_scale_factor=turned.softmax.value,
         variants=turned.variants,
         label=label or None,
+        parameters=_scaling_parameters(own, turned),
         details=details,
         provenance=provenance,
     )
+
+
+def _scaling_parameters(own: Parameters, turned: Rotation) -> dict[str, Any]:
+    """The keys that the rope_type reads, with the values that were used."""
+    kept = {
+        key: value.value
+        for key, value in own.items()
+        if key in KEYS[turned.kind.value] and value.value is not None and key != ORIGINAL
+    }
+    if turned.factor is not None and "factor" in KEYS[turned.kind.value]:
+        kept["factor"] = turned.factor.value
+    if turned.original is not None and ORIGINAL in KEYS[turned.kind.value]:
+        kept[ORIGINAL] = turned.original.value
+    if "attn_factor" in kept and turned.kind.value in ("yarn", "longrope"):
+        del kept["attn_factor"]
+        kept["attention_factor"] = turned.attention.value
+    for key in ("mrope_section", "mrope_interleaved", "xdrope_section", "llama_4_scaling_beta"):
+        if key in own and own[key].value is not None:
+            kept[key] = own[key].value
+    return kept
 
 
 def _outer_type(turned: Rotation) -> str:

@@ -39,7 +39,8 @@ class LayerGroup:
 
     ``inv_freq`` is in radians per position, a value a pair; ``axes`` names the axis of each pair;
     ``attention_factor`` multiplies cos and sin; ``softmax_scale_factor`` multiplies the usual
-    1/√head_dim. A group with kind ``"none"`` has no position of its own.
+    1/√head_dim. A group with kind ``"none"`` has no position of its own. ``parameters`` are the keys
+    of the scaling as rope_parameters spells them.
     """
 
     layers: tuple[int, ...]
@@ -57,6 +58,7 @@ class LayerGroup:
     softmax_scale_factor: float = 1.0
     variants: tuple[Variant, ...] = ()
     label: str | None = None
+    parameters: dict[str, Any] = field(default_factory=dict, hash=False)
     details: dict[str, Any] = field(default_factory=dict, hash=False)
     provenance: dict[str, Value] = field(default_factory=dict, hash=False)
 
