@@ -7,9 +7,12 @@ import sys
 from pathlib import Path
 
 from ropewalk.configs import resolve
-from ropewalk.configs.findings import ALL, Finding, Kind
+from ropewalk.configs.engines import read_as
+from ropewalk.configs.findings import ALL, Finding, Kind, engines
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "findings.md"
+
+KINDS = (*ALL, *engines.KINDS)
 
 HEAD = """# Findings
 
@@ -30,8 +33,12 @@ def shown_by(kind: Kind) -> Finding:
         ValueError: the example does not give it.
     """
     example = kind.example
-    source = example.encode() if isinstance(example, str) else example
-    for finding in resolve(source).findings:
+    engine = engines.EXAMPLE_ENGINE.get(kind.code)
+    if engine is not None and isinstance(example, dict):
+        found = read_as(engine, example).findings
+    else:
+        found = resolve(example.encode() if isinstance(example, str) else example).findings
+    for finding in found:
         if finding.code == kind.code:
             return finding
     raise ValueError(f"the example of {kind.code} does not show it")
@@ -40,13 +47,15 @@ def shown_by(kind: Kind) -> Finding:
 def page() -> str:
     """The whole page."""
     lines = [HEAD, "| code | severity | what it says |", "|---|---|---|"]
-    lines += [f"| [{k.code}](#{k.code.lower()}) | {k.severity} | {k.title} |" for k in ALL]
-    for kind in ALL:
+    lines += [f"| [{k.code}](#{k.code.lower()}) | {k.severity} | {k.title} |" for k in KINDS]
+    for kind in KINDS:
         finding = shown_by(kind)
         example = kind.example
         text = example if isinstance(example, str) else json.dumps(example, ensure_ascii=False)
         lines += ["", f"## {kind.code}", "", f"**{kind.title}** ({kind.severity})", ""]
         lines += ["```json", text, "```", ""]
+        if kind.code in engines.EXAMPLE_ENGINE:
+            lines += [f"With `--engine {engines.EXAMPLE_ENGINE[kind.code]}`:", ""]
         where = f"`{finding.key}`: " if finding.key else ""
         lines += [f"{where}{finding.message}.", "", f"To do: {finding.remedy}."]
     return "\n".join(lines) + "\n"

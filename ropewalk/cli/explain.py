@@ -12,10 +12,12 @@ from ropewalk.cli.output import FINE, NO, console, number, print_json
 
 if TYPE_CHECKING:
     from ropewalk.configs import LayerGroup, Resolved
+    from ropewalk.configs.engines import Reading
 
 SHOWN = {"error": 8, "warning": 6, "info": 5}
 """How many findings of each severity fit on a screen; --json has them all."""
 
+ENGINE_NAMES = "transformers4, transformers5, vllm, llama.cpp or mlx"
 COLOURS = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 CONFIG_HELP = "A config.json, params.json or GGUF file, a model folder, or - for standard input."
 
@@ -26,18 +28,60 @@ def explain(
         str | None,
         typer.Option("--hf-overrides", metavar="JSON", help="Keys laid over it, as in vLLM."),
     ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option("--engine", metavar="ENGINE", help=f"What it would read: {ENGINE_NAMES}."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> int:
     """Say what each layer of a model does with position, where every number comes from, and what
     to fix. Exit status 1 if a finding is an error."""
     from ropewalk.configs import resolve
 
+    if engine is not None:
+        return _explain_engine(config, engine, parsed_overrides(overrides), as_json)
     resolved = resolve(config, overrides=parsed_overrides(overrides))
     if as_json:
         print_json(resolved.as_dict())
     else:
         _draw(resolved)
     return NO if resolved.errors else FINE
+
+
+def _explain_engine(
+    source: str, engine: str, overrides: dict[str, Any] | None, as_json: bool
+) -> int:
+    """The config, and beside it what an engine would read from it."""
+    from ropewalk.configs import resolve
+    from ropewalk.configs.engines import read_as, with_engine
+    from ropewalk.configs.sources import as_transformers
+
+    config = as_transformers(source, overrides)
+    reading = read_as(engine, config)
+    resolved = with_engine(resolve(config), reading)
+    if as_json:
+        told = {"name": engine, "refused": reading.refused, **reading.resolved.as_dict()}
+        print_json({**resolved.as_dict(), "engine": told})
+    else:
+        _draw(resolved)
+        _draw_engine(reading)
+    return NO if resolved.errors else FINE
+
+
+def _draw_engine(reading: Reading) -> None:
+    from rich.text import Text
+
+    out = console()
+    if reading.refused:
+        out.print(Text(f"{reading.engine} cannot run it", style="bold"))
+        return
+    if not reading.findings:
+        out.print(Text(f"{reading.engine} is known to read nothing otherwise", style="bold"))
+        return
+    out.print(Text(f"{reading.engine} would use:", style="bold"))
+    for _, part in reading.resolved.everything():
+        if part.layers:
+            out.print(_layers(part))
 
 
 def parsed_overrides(text: str | None) -> dict[str, Any] | None:

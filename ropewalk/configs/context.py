@@ -38,6 +38,7 @@ def context_of(reader: Reader, declared: Value | None, rotations: list[Rotation]
         None if native is None else native.value,
         scaled,
         None if declared is None else declared.value,
+        declared is not None and declared.key is not None,
         readings,
     )
 

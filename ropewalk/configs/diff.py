@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from itertools import groupby, zip_longest
+from itertools import groupby
 from typing import Any
 
 from ropewalk.configs.resolved import LayerGroup, Resolved
@@ -85,7 +85,7 @@ def diff(a: Resolved, b: Resolved) -> Difference:
             notes.append(f"{name} context {_number(x)} against {_number(y)}")
     compared: dict[tuple[int, int], LayerDifference] = {}
     rows: list[tuple[int, LayerDifference]] = []
-    for layer, (x, y) in enumerate(zip_longest(ours, theirs)):
+    for layer, (x, y) in enumerate(zip(ours, theirs, strict=True)):
         key = (id(x), id(y))
         if key not in compared:
             compared[key] = _layer(x, y)
@@ -122,8 +122,8 @@ def _layer(a: LayerGroup, b: LayerGroup) -> LayerDifference:
     if a.kind != b.kind:
         return LayerDifference((), (f"kind {a.kind} against {b.kind}",))
     if a.kind != "rotary":
-        reasons = () if a.details == b.details else (f"{a.details} against {b.details}",)
-        return LayerDifference((), reasons)
+        same = a.details == b.details
+        return LayerDifference((), () if same else (f"{a.details} against {b.details}",))
     reasons: list[str] = []
     for name in ("head_dim", "rotary_dim", "lane_offset", "pairing"):
         x, y = getattr(a, name), getattr(b, name)
@@ -147,8 +147,8 @@ def _layer(a: LayerGroup, b: LayerGroup) -> LayerDifference:
         reasons.append(f"frequencies: theta {a.theta:g}, {a.rope_type} against "
                        f"{b.theta:g}, {b.rope_type}")  # fmt: skip
     positions: dict[float, int | None] = {}
-    if largest > ROUNDING:
-        positions = {rad: math.floor(rad / apart) + 1 if apart else None for rad in THRESHOLDS}
+    if largest > ROUNDING and apart:
+        positions = {rad: math.floor(rad / apart) + 1 for rad in THRESHOLDS}
     return LayerDifference((), tuple(reasons), notes, positions, largest)
 
 

@@ -15,7 +15,7 @@ from ropewalk.configs.findings import Finding, Notes, layers
 from ropewalk.configs.findings.finding import ORDER
 from ropewalk.configs.kinds import head_size, kind_of, other_group
 from ropewalk.configs.lanes import lanes_of
-from ropewalk.configs.parameters import THETA, Parameters, parameters_of, same_thetas
+from ropewalk.configs.parameters import PARTIAL, THETA, Parameters, parameters_of, same_thetas
 from ropewalk.configs.plan import Plan, plan
 from ropewalk.configs.reader import Reader
 from ropewalk.configs.resolved import Context, LayerGroup, Resolved
@@ -195,6 +195,8 @@ def _group(
         provenance["attention_factor"] = turned.attention
     if turned.softmax.value != 1:
         provenance["softmax_scale_factor"] = turned.softmax
+    if PARTIAL in own:
+        provenance[PARTIAL] = own[PARTIAL]
     for name, value in (("factor", turned.factor), ("original", turned.original), ("axes", axes)):
         if value is not None:
             provenance[name] = value

@@ -39,8 +39,8 @@ class LayerGroup:
 
     ``inv_freq`` is in radians per position, a value a pair; ``axes`` names the axis of each pair;
     ``attention_factor`` multiplies cos and sin; ``softmax_scale_factor`` multiplies the usual
-    1/√head_dim. A group with kind ``"none"`` has no position of its own. ``parameters`` are the keys
-    of the scaling as rope_parameters spells them.
+    1/√head_dim. A group with kind ``"none"`` has no position of its own. ``parameters`` are the
+    keys of the scaling as rope_parameters spells them.
     """
 
     layers: tuple[int, ...]
@@ -124,6 +124,8 @@ class Context:
     native: int | None = None
     scaled: int | None = None
     declared: int | None = None
+    stated: bool = False
+    """Whether the declared length stands in the file."""
     readings: tuple[tuple[int, int], ...] = ()
     """(native, scaled) of each reading, where the file can be read in two ways."""
 

@@ -183,6 +183,26 @@ def _depth(config: object) -> int:
     return deepest
 
 
+def as_transformers(source: Any, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The config of ``source`` if it is written in the keys of transformers.
+
+    Raises:
+        TypeError, OSError: as :func:`load`.
+        ValueError: as there, or it is written in other keys.
+    """
+    from ropewalk.configs import dialects
+
+    material = load(source)
+    config = material.config if overrides is None else overlaid(material.config, overrides)
+    name = dialects.of(config, material.form).NAME
+    if name in ("gguf", "params.json"):
+        raise ValueError(
+            f"this needs a config in the keys of transformers, and got one of {name}; write one "
+            "with ropewalk emit --for transformers"
+        )
+    return dict(config)
+
+
 def overlaid(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """``config`` with ``overrides`` laid over it, objects into objects.
 
