@@ -104,7 +104,7 @@ def rope_facts(config_class: type, plain: Any) -> dict[str, Any]:
         attempt(lambda: config_class(rope_scaling={"rope_type": "linear", "factor": 3.5}))
     )
     if bare:
-        found["scaling_goes_to"] = [k for k, v in bare.items() if v.get("factor") == 3.5]
+        found["scaling_goes_to"] = sorted(k for k, v in bare.items() if v.get("factor") == 3.5)
         lacking = {
             label: {k: v for k, v in own.items() if k in ("rope_theta", "partial_rotary_factor")}
             for label, own in bare.items()
@@ -134,7 +134,7 @@ def landed(config_class: type, key: str, value: float, parameter: str) -> list[s
         moved = rope_of(attempt(lambda beside=beside: config_class(**{key: value}, **beside)))
         where = [label for label, own in moved.items() if own.get(parameter) == value]
         if where:
-            return where
+            return sorted(where)
     return []
 
 

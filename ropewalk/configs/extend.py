@@ -219,7 +219,8 @@ def _block(
             names = ("beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate")
             own |= {key: given[key] for key in names if key in given}
         return own
-    return {**kept, "rope_type": method, "factor": factor}
+    own = {**kept, "rope_type": method, "factor": factor}
+    return {**own, ORIGINAL: trained} if method == "linear" else own
 
 
 def _warnings(

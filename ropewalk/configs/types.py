@@ -19,8 +19,8 @@ _YARN = (
 KEYS: dict[str, frozenset[str]] = {
     "default": frozenset(),
     "axial": frozenset(),
-    "linear": frozenset(["factor"]),
-    "ntk": frozenset(["factor"]),
+    "linear": frozenset(["factor", ORIGINAL]),
+    "ntk": frozenset(["factor", ORIGINAL]),
     "dynamic": frozenset(["factor", "alpha"]),
     "alpha": frozenset(["alpha"]),
     "yarn": frozenset(_YARN.split()),
