@@ -104,7 +104,7 @@ def facts(model_type: str) -> dict[str, Any] | None:
     found.update(run_facts(config_class, model_type, module) or function_facts(module, functions))
     if "kind" not in found:
         if not functions and not rope_of(plain):
-            return None
+            return {"kind": "other", "defaults": found["defaults"]}
         found["kind"] = "rotary"
     if found["kind"] != "rotary":
         for key in ("rope", "rope_lacking", "scaling_goes_to", "goes_to"):

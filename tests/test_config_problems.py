@@ -76,6 +76,7 @@ def test_3_type_and_rope_type_that_differ_are_an_error():
     config = {"rope_scaling": {"type": "linear", "rope_type": "dynamic", "factor": 2.0}}
     assert "RW002" in codes(config)
     assert resolve(config).errors
+    assert group_of(config).rope_type == "dynamic", "rope_type is what transformers reads"
     same = {"rope_scaling": {**YARN, "type": "yarn"}}
     assert "RW002" not in codes(same)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import sys
 import warnings
@@ -383,3 +384,12 @@ def test_explaining_loads_neither_torch_nor_numpy_nor_transformers():
     )
     assert result.stderr.strip() == "0 set()"
     assert json.loads(result.stdout)["model_type"] == "qwen3"
+
+
+def test_the_python_of_the_docs_runs(capsys):
+    text = (ROOT / "docs" / "configs.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    scope: dict[str, Any] = {}
+    exec(example, scope)
+    assert "1000000.0" in capsys.readouterr().out
+    assert scope["rope"].spectrum.inv_freq[1] == pytest.approx(1e6 ** (-2 / 256))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ropewalk.configs.context import declared_of
-from ropewalk.configs.findings import behaviour, layers
+from ropewalk.configs.findings import Notes, behaviour, layers
 from ropewalk.configs.parameters import BLOCKS, THETA_KEYS
 from ropewalk.configs.reader import Reader
 from ropewalk.configs.resolved import Context, LayerGroup
@@ -41,6 +41,9 @@ def kind_of(reader: Reader) -> Value:
         return Value("alibi", "file:alibi")
     if reader.flag("mla_use_nope"):
         return Value("none", "file:mla_use_nope")
+    rope = reader.store.get("qk_rope_head_dim")
+    if rope is not None and type(rope.value) is int and rope.value == 0:
+        return Value("none", rope.source)
     given = reader.raw("position_embedding_type")
     if given is not None and not reader.facts.known:
         kind = BY_POSITION_TYPE.get(str(given.value).lower())
@@ -53,6 +56,10 @@ def kind_of(reader: Reader) -> Value:
 
 def other_group(reader: Reader, kind: Value) -> tuple[tuple[LayerGroup, ...], Context]:
     """The single group of layers that do not rotate, and the lengths."""
+    if kind.value in ("other", "none"):
+        if kind.value == "none":
+            _tell_unused(reader, kind)
+        reader = Reader(reader.store, reader.facts, Notes())  # sizes are no matter here
     count = reader.size("num_hidden_layers") or Value(1, ASSUMED)
     heads = reader.size("num_attention_heads")
     head = head_size(reader)
@@ -65,7 +72,8 @@ def other_group(reader: Reader, kind: Value) -> tuple[tuple[LayerGroup, ...], Co
         details.update(_table(reader, declared))
     if kind.value == "t5":
         details.update(_buckets(reader))
-    _tell_unused(reader, kind)
+    if kind.value not in ("other", "none"):
+        _tell_unused(reader, kind)
     provenance = {"kind": kind, "layers": count}
     if head is not None:
         provenance["head_dim"] = head
@@ -127,7 +135,7 @@ def _tell_unused(reader: Reader, kind: Value) -> None:
     """Rope keys of a file whose model does not rotate."""
     for name in SPOKEN:
         value = reader.store.get(name)
-        if value is None or value.value is None or value.key is None or name == "type":
+        if value is None or not value.value or value.key is None or name == "type":
             continue
         why = f": {kind.key} says {kind.value}" if kind.key else ""
         name_of = reader.facts.model_type or "this model"

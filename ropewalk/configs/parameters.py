@@ -107,7 +107,11 @@ def _by_label(reader: Reader, block: Parameters) -> dict[str, Parameters]:
     """The parameters that the block gives, by label; class defaults where it gives none."""
     facts = reader.facts
     nested = {k: v for k, v in block.items() if isinstance(v.value, Mapping)}
-    absent = {k for k, v in block.items() if v.value is None and k in (facts.labels or ())}
+    absent = {
+        k
+        for k, v in block.items()
+        if v.value is None and (k in facts.labels or k.endswith("_attention"))
+    }
     if nested:
         for key, value in block.items():
             if key not in nested and key not in absent and key not in ("rope_type", "type"):

@@ -131,6 +131,7 @@ def _listed(reader: Reader, count: int) -> tuple[list[str | None], Value] | None
 
 def _label(reader: Reader, sets: Mapping[str, Parameters], kind: str | None) -> str | None:
     """The label of a layer's parameters by its kind."""
+    kind = reader.facts.row.get("label_of", {}).get(kind, kind)
     if kind in sets:
         return kind
     if ALL in sets:
@@ -218,7 +219,8 @@ def _unused(reader: Reader, sets: Mapping[str, Parameters], kinds: list[str | No
         return
     for label, own in sets.items():
         stated = any(v.key for v in own.values())
-        if label and stated and label not in kinds:
+        names = reader.facts.row.get("label_of", {})
+        if label and stated and label not in {names.get(kind, kind) for kind in kinds}:
             reader.notes.add(
                 findings.LABEL_UNUSED,
                 f"rope_parameters.{label}",

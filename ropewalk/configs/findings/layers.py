@@ -6,7 +6,7 @@ _TWO = {"full_attention": {"rope_type": "default"}, "sliding_attention": {"rope_
 
 LABEL_UNUSED = Kind(
     "RW050",
-    "warning",
+    "info",
     "Parameters for layers that do not exist",
     "rope_parameters.{label} belongs to no layer; the layers are {kinds}",
     "remove it, or correct layer_types",

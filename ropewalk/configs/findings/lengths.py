@@ -33,8 +33,8 @@ TWO_READINGS = Kind(
     "scaling the window is {scaled}; if it is multiplied already, the model was trained at "
     "{before} "
     "and the window is {declared}",
-    "for linear, state original_max_position_embeddings; for dynamic, transformers takes {declared} "
-    "as the length before scaling",
+    "for linear, state original_max_position_embeddings; for dynamic, transformers takes "
+    "{declared} as the length before scaling",
     {"max_position_embeddings": 16384, "rope_scaling": {"type": "linear", "factor": 4.0}},
 )
 SUSPICIOUS = Kind(
