@@ -94,23 +94,20 @@ class Stream:
             self.file.seek(target)
             self.buffer, self.at, self.start = b"", 0, target
 
-    def skip_texts(self, count: int, width: int) -> None:
-        """Pass over ``count`` strings, each with its length before it."""
-        done = 0
+    def skip_texts(self, count: int, code: str) -> None:
+        """Pass over ``count`` strings, each with its length before it as a number of ``code``."""
+        length = struct.Struct("<" + code)
+        unpack, width, done = length.unpack_from, length.size, 0
         while done < count:
             self.need(width)
-            data, at, end = self.buffer, self.at, len(self.buffer)
-            before = done
-            while done < count and at + width <= end:
-                after = at + width + int.from_bytes(data[at : at + width], "little")
-                if after > end:
-                    break
-                at, done = after, done + 1
-            self.at = at
-            if done == before:
-                length = int.from_bytes(self.take(width), "little")
-                self.skip(length)
-                done += 1
+            data, at = self.buffer, self.at
+            try:
+                while done < count:
+                    at += width + unpack(data, at)[0]
+                    done += 1
+            except struct.error:  # the next length lies beyond the buffer
+                pass
+            self.skip(at - self.at)
 
 
 class Header(Stream):
@@ -148,7 +145,7 @@ class Header(Stream):
                 return list(struct.unpack(f"<{count}{code}", self.take(count * width)))
             self.skip(count * width)
         elif inner == TEXT:
-            self.skip_texts(count, 4 if self.version == 1 else 8)
+            self.skip_texts(count, "I" if self.version == 1 else "Q")
         else:
             raise ValueError(
                 f"{self.name} has an array of unknown type {inner} at byte {self.position}"
