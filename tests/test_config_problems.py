@@ -464,3 +464,26 @@ def test_every_spelling_gives_one_result(block):
     group = group_of({"head_dim": 128, **block})
     assert group.inv_freq == group_of(QWEN3).inv_freq
     assert group.attention_factor == group_of(QWEN3).attention_factor
+
+
+def test_a_theta_for_each_layer():
+    """granite_swa: layer_rope_theta, where 0 is no rotation."""
+    config = {"model_type": "granite_swa", "num_hidden_layers": 4}
+    resolved = resolve({**config, "layer_rope_theta": [1e4, 0, 1e6, 1e4]})
+    assert [(g.layers, g.theta) for g in resolved.layers] == [
+        ((0, 3), 1e4),
+        ((1,), None),
+        ((2,), 1e6),
+    ]
+    listed = {"num_hidden_layers": 3, "head_dim": 64}
+    groups = resolve({**listed, "rope_theta": [1e4, 1e6, 1e4]}).layers
+    assert [g.layers for g in groups] == [(0, 2), (1,)]
+    assert "RW052" in codes({**listed, "rope_theta": [1e4, 1e6]})
+    assert "RW021" in codes({**listed, "rope_theta": [1e4, "x", 1e4]})
+    assert "RW023" in codes({**listed, "rope_theta": [1e4, -1, 1e4]})
+
+
+def test_overrides_of_vllm_stand_beside_the_config():
+    block = {**YARN, "rope_theta": 1e6}
+    beside = {"model_type": "qwen3", "head_dim": 128, "hf_overrides": {"rope_parameters": block}}
+    assert group_of(beside).inv_freq == group_of(QWEN3).inv_freq

@@ -350,6 +350,7 @@ def test_flags_of_llama_cpp_and_vllm(tmp_path):
     assert vllm["flags"][2:] == ["--max-model-len", "131072"]
     over = resolve(QWEN, overrides=json.loads(vllm["flags"][1]))
     assert diff(resolved, over).same
+    assert diff(resolved, resolve({**QWEN, **vllm})).same
 
 
 def test_an_attention_factor_becomes_a_multiplier_for_llama_cpp():
@@ -363,6 +364,7 @@ def test_an_attention_factor_becomes_a_multiplier_for_llama_cpp():
     ("config", "target", "reason"),
     [
         ({"model_type": "gpt2"}, "transformers", "no layer of this config rotates"),
+        ({"num_hidden_layers": 2, "rope_theta": [1e4, 1e6]}, "transformers5", "for each layer"),
         ({**QWEN, "rope_theta": -1}, "transformers", "RW023"),
         (
             {**QWEN, "rope_scaling": {"type": "dynamic", "factor": 2.0}},

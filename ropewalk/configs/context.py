@@ -85,7 +85,7 @@ def _compare(
         return ()
     if main.original is None:
         return ()
-    if original > length:
+    if original > length and declared.key:
         reader.notes.add(
             lengths.ORIGINAL_ABOVE,
             main.original,

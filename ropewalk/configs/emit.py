@@ -129,6 +129,11 @@ def _partial(text: Resolved, group: LayerGroup) -> float | None:
 
 def _new(text: Resolved) -> Config:
     """rope_parameters, nested where kinds of layers differ."""
+    if any(str(group.label).startswith("theta ") for group in _rotating(text)):
+        raise ValueError(
+            "this config has a theta for each layer, which only the class of this model reads; keep "
+            "its own list"
+        )
     sets = {}
     for group in _rotating(text):
         own = {**_block(group), THETA: group.theta}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ropewalk.configs.findings import layers as findings
@@ -47,20 +47,25 @@ class Plan:
         return tuple(i for i, own in enumerate(self.labels) if own == label)
 
 
-def plan(reader: Reader, sets: Mapping[str, Parameters]) -> Plan:
-    """The plan of all layers."""
-    count = _count(reader)
+def plan(
+    reader: Reader, sets: Mapping[str, Parameters], listed: Sequence[str | None] | None = None
+) -> Plan:
+    """The plan of all layers; ``listed`` are labels that the file gives layer by layer."""
+    count = layer_count(reader)
     kinds, source = _kinds(reader, count.value)
-    labels = [_label(reader, sets, kind) for kind in kinds]
-    if any(sets) and not any(kinds):
+    labels = [] if listed is not None else [_label(reader, sets, kind) for kind in kinds]
+    if listed is not None:
+        labels = list(listed)
+    elif any(sets) and not any(kinds):
         labels = _without_list(reader, sets, count.value)
     rotates = _rotating(reader, kinds, count.value)
     chosen = [label if on else None for label, on in zip(labels, rotates, strict=True)]
-    _unused(reader, sets, kinds)
+    if listed is None:
+        _unused(reader, sets, kinds)
     return Plan(tuple(kinds), tuple(chosen), source if any(kinds) else count)
 
 
-def _count(reader: Reader) -> Value:
+def layer_count(reader: Reader) -> Value:
     """How many layers: stated, as many as a list names, of the class, or one."""
     stated = reader.size("num_hidden_layers")
     if stated is not None and stated.key:

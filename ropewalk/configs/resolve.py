@@ -9,14 +9,16 @@ from typing import Any
 from ropewalk.configs import dialects, sources
 from ropewalk.configs.architectures import Facts, close_to, facts
 from ropewalk.configs.axes import axes_of
+from ropewalk.configs.by_layer import by_layer
 from ropewalk.configs.consequences import tell_consequences
 from ropewalk.configs.context import context_of, declared_of
+from ropewalk.configs.dialects.vllm import laid_over
 from ropewalk.configs.findings import Finding, Notes, layers
 from ropewalk.configs.findings.finding import ORDER
 from ropewalk.configs.kinds import head_size, kind_of, other_group
 from ropewalk.configs.lanes import lanes_of
 from ropewalk.configs.parameters import PARTIAL, THETA, Parameters, parameters_of, same_thetas
-from ropewalk.configs.plan import Plan, plan
+from ropewalk.configs.plan import Plan, layer_count, plan
 from ropewalk.configs.reader import Reader
 from ropewalk.configs.resolved import Context, LayerGroup, Resolved
 from ropewalk.configs.rotation import rotation
@@ -61,7 +63,8 @@ def resolve(source: Any, *, overrides: Mapping[str, Any] | None = None) -> Resol
         OSError: it cannot be opened.
     """
     material = sources.load(source)
-    config = material.config if overrides is None else sources.overlaid(material.config, overrides)
+    config = laid_over(material.config)
+    config = config if overrides is None else sources.overlaid(config, overrides)
     dialect = dialects.of(config, material.form)
     found = _part(config, dialect, material.extra, None, "", 0)
     early = tuple(kind.finding(key, **values) for kind, key, values in material.findings)
@@ -143,8 +146,8 @@ def _layers(reader: Reader) -> tuple[tuple[LayerGroup, ...], Context]:
     kind = kind_of(reader)
     if kind.value != "rotary":
         return other_group(reader, kind)
-    sets = parameters_of(reader)
-    whole_plan = plan(reader, sets)
+    sets, listed = by_layer(reader, parameters_of(reader), layer_count(reader).value)
+    whole_plan = plan(reader, sets, listed)
     declared = declared_of(reader)
     rotations: dict[str, Rotation] = {}
     groups: list[LayerGroup] = []

@@ -209,11 +209,8 @@ def overlaid(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[st
     Raises:
         TypeError: overrides is not a dictionary.
     """
+    from ropewalk.configs.dialects.vllm import merged
+
     if not isinstance(overrides, Mapping):
         raise TypeError(f"overrides must be a dictionary, got {type(overrides).__name__}")
-    result = dict(config)
-    for key, value in overrides.items():
-        old = result.get(key)
-        both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        result[key] = overlaid(old, value) if both else value  # pyright: ignore[reportArgumentType]
-    return result
+    return merged(config, overrides)
