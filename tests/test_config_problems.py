@@ -487,3 +487,42 @@ def test_overrides_of_vllm_stand_beside_the_config():
     block = {**YARN, "rope_theta": 1e6}
     beside = {"model_type": "qwen3", "head_dim": 128, "hf_overrides": {"rope_parameters": block}}
     assert group_of(beside).inv_freq == group_of(QWEN3).inv_freq
+
+
+def test_first_files_of_qwen2_vl_have_their_text_keys_at_the_top():
+    config = {
+        "model_type": "qwen2_vl",
+        "hidden_size": 3584,
+        "num_attention_heads": 28,
+        "num_hidden_layers": 28,
+        "rope_theta": 1000000.0,
+        "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]},
+        "vision_config": {"depth": 32, "embed_dim": 1280, "num_heads": 16, "hidden_size": 3584},
+    }
+    resolved = resolve(config)
+    assert [g.layers for g in resolved.layers] == [tuple(range(28))]
+    assert resolved.layers[0].axes == "T" * 16 + "H" * 24 + "W" * 24
+    vision = resolved.parts["vision_config"].layers[0]
+    assert (vision.head_dim, vision.axes, len(vision.layers)) == (80, "H" * 20 + "W" * 20, 32)
+    assert not resolved.errors
+
+
+def test_longrope_with_a_magnitude_for_each_list():
+    block = {"type": "longrope", "short_factor": [1.0] * 64, "long_factor": [2.0] * 64}
+    block |= {"short_mscale": 1.243163121016122, "long_mscale": 1.243163121016122}
+    block["original_max_position_embeddings"] = 4096
+    config = {"model_type": "phimoe", "max_position_embeddings": 131072, "rope_scaling": block}
+    group = group_of(config)
+    assert group.attention_factor == group.variants[0].attention_factor == 1.243163121016122
+
+
+def test_alpha_counts_for_the_classes_that_read_it():
+    block = {"type": "dynamic", "alpha": 1000.0, "factor": 2.0}
+    sizes = {"head_dim": 128, "max_position_embeddings": 4096, "rope_scaling": block}
+    static = group_of({"model_type": "hunyuan_v1_dense", **sizes})
+    assert theta_of(static) == pytest.approx(1.11588e7, rel=1e-5)
+    assert not static.variants
+    dynamic = group_of({"model_type": "llama", **sizes})
+    assert theta_of(dynamic) == pytest.approx(1e4)
+    assert dynamic.variants
+    assert "RW004" in codes({"model_type": "llama", **sizes})

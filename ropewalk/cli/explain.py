@@ -155,6 +155,8 @@ def _layers(part: Resolved) -> Any:
 def _position(group: LayerGroup) -> str:
     if group.kind == "none":
         return "none: no rotation here"
+    if group.kind == "other":
+        return "other: no rotation in its class"
     if group.kind != "rotary":
         details = ", ".join(f"{k} {v}" for k, v in group.details.items() if v is not None)
         return f"{group.kind}{f' ({details})' if details else ''}"

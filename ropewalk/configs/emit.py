@@ -131,8 +131,8 @@ def _new(text: Resolved) -> Config:
     """rope_parameters, nested where kinds of layers differ."""
     if any(str(group.label).startswith("theta ") for group in _rotating(text)):
         raise ValueError(
-            "this config has a theta for each layer, which only the class of this model reads; keep "
-            "its own list"
+            "this config has a theta for each layer, which only the class of this model reads; "
+            "keep its own list"
         )
     sets = {}
     for group in _rotating(text):

@@ -215,7 +215,7 @@ def _even(reader: Reader, origin: Value, lanes: int) -> int:
 
 
 def _twice(reader: Reader, head: Value, explicit: Value, share: Value, by_share: int) -> None:
-    if explicit.key is None:
+    if explicit.key is None or share.value == 1:
         return
     words = {
         "first_key": explicit.key,

@@ -43,6 +43,7 @@ NOT_PARTS = frozenset(
     ]
 )
 DEEPEST = 6
+TEXT_PARTS = ("text", "llm", "language", "thinker", "decoder")
 
 
 def resolve(source: Any, *, overrides: Mapping[str, Any] | None = None) -> Resolved:
@@ -92,8 +93,10 @@ def _part(
     if implied and (not known.known or (known.row.get("parts") and not known.kind)):
         known = facts(implied)
     parts = _nested(config, known, dialect, prefix, depth)
+    if _own_layers(config, parts) and known.row.get("parts") and not known.kind:
+        known = facts(known.row["parts"].get("text_config"))
     below = [finding for part in parts.values() for finding in part.findings]
-    if parts and not _own_layers(config, known):
+    if parts and not _own_layers(config, parts):
         text = next((p for p in parts.values() if p.layers), None)
         context = Context() if text is None else text.context
         return Resolved(name, (), context, _ordered(below), parts)
@@ -136,10 +139,13 @@ def _speaks(value: Mapping[str, Any]) -> bool:
     return any(key in value for key in (*keys, "rope_scaling", "text_config"))
 
 
-def _own_layers(config: Mapping[str, Any], known: Facts) -> bool:
-    """Whether a config with parts has layers beside them."""
-    sizes = ("num_hidden_layers", "num_attention_heads", "n_layer", "num_layers")
-    return any(key in config for key in sizes) and bool(known.kind or not known.row.get("parts"))
+def _own_layers(config: Mapping[str, Any], parts: Mapping[str, Resolved]) -> bool:
+    """Whether a config has layers of its own beside its parts, none of which reads text then."""
+    if any(key.startswith(TEXT_PARTS) for key in parts):
+        return False
+    counts = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+    wide = "hidden_size" in config and "num_attention_heads" in config
+    return wide or any(key in config for key in counts)
 
 
 def _layers(reader: Reader) -> tuple[tuple[LayerGroup, ...], Context]:

@@ -10,6 +10,7 @@ from ropewalk.configs.parameters import THETA
 from ropewalk.configs.resolved import Variant
 from ropewalk.configs.turned import Rotation
 from ropewalk.configs.value import Value
+from ropewalk.spectra import Spectrum
 from ropewalk.spectra.dynamic_ntk import DynamicNTK
 from ropewalk.spectra.longrope import longrope_attention_factor
 from ropewalk.spectra.yarn import mscale, yarn_attention_factor
@@ -202,6 +203,15 @@ def _stated_attention(result: Rotation, p: Parameter, usual: float) -> None:
             )
 
 
+def _own_magnitudes(result: Rotation, p: Parameter, after: Spectrum) -> Spectrum:
+    """short_mscale and long_mscale, which Phi-3.5-MoE has in place of one attention factor."""
+    short, long = p.positive("short_mscale"), p.positive("long_mscale")
+    if short is not None and result.spectrum is not None:
+        result.attention = Value(float(short.value), short.source)
+        result.spectrum = result.spectrum.replace(attention_factor=float(short.value))
+    return after if long is None else after.replace(attention_factor=float(long.value))
+
+
 def _longrope(result: Rotation, p: Parameter, lane: Lanes, declared: Value | None) -> None:
     assert result.plain is not None
     result.original = p.original(declared)
@@ -222,6 +232,7 @@ def _longrope(result: Rotation, p: Parameter, lane: Lanes, declared: Value | Non
     )
     after = scaled.for_length(result.original.value + 1)
     result.spectrum = scaled.for_length(1)
+    after = _own_magnitudes(result, p, after)
     at = result.original.value + 1
     result.variants = (Variant(result.original.value, at, after.inv_freq, after.attention_factor),)
     apart = max(abs(a - b) for a, b in zip(result.spectrum.inv_freq, after.inv_freq, strict=True))

@@ -21,7 +21,7 @@ KEYS: dict[str, frozenset[str]] = {
     "axial": frozenset(),
     "linear": frozenset(["factor", ORIGINAL]),
     "ntk": frozenset(["factor", ORIGINAL]),
-    "dynamic": frozenset(["factor", "alpha"]),
+    "dynamic": frozenset(["factor"]),
     "alpha": frozenset(["alpha"]),
     "yarn": frozenset(_YARN.split()),
     "longrope": frozenset(
@@ -101,10 +101,16 @@ def _untyped(own: Parameters) -> Value:
     return Value("default", "class default")
 
 
+def _reads_alpha(reader: Reader) -> bool:
+    """Whether the class reads alpha: Hunyuan's do, and an unknown one may."""
+    name = reader.facts.model_type or ""
+    return not reader.facts.known or name.startswith(("hunyuan", "hy_"))
+
+
 def _meant(reader: Reader, name: str, own: Parameters) -> str:
     alpha = own.get("alpha")
-    if name in ("dynamic", "xdrope") and alpha is not None and alpha.value:
-        return "alpha"
+    if name == "xdrope" or (name == "dynamic" and alpha is not None and alpha.value):
+        return "alpha" if name == "xdrope" or _reads_alpha(reader) else name
     if name in ("yarn", "su") and "short_factor" in own and "long_factor" in own:
         return "longrope"
     return ALIASES.get(name, name)
