@@ -359,7 +359,7 @@ def test_facts_were_probed_with_the_installed_transformers():
 
 
 def test_facts_are_what_the_probe_finds_now():
-    types = ["llama", "glm", "smollm3", "deepseek_v3", "gemma3_text", "qwen2_vl_text", "opt"]
+    types = ["llama", "smollm3", "deepseek_v3", "opt"]
     code = (
         "import sys, json; sys.path.insert(0, 'scripts'); import probe_architectures as p;"
         f"print('@' + json.dumps({{t: p.facts(t) for t in {types!r}}}, sort_keys=True))"

@@ -86,6 +86,10 @@ def _some_layers(
 def _fp32(reader: Reader, plan: Plan, rotations: dict[str, Rotation], context: Context) -> None:
     """How far float32 products of position and frequency are off at the longest position."""
     length = context.declared or context.native
+    if reader.facts.row.get("axes_rule") or any(
+        r.kind.value == "axial" for r in rotations.values()
+    ):
+        return  # positions of an image are small
     used = [r.spectrum for label, r in rotations.items() if plan.on(label) and r.spectrum]
     if length is None or not used or not 2 <= length < 1 << 40:
         return

@@ -62,7 +62,7 @@ def plan(
     chosen = [label if on else None for label, on in zip(labels, rotates, strict=True)]
     if listed is None:
         _unused(reader, sets, kinds)
-    return Plan(tuple(kinds), tuple(chosen), source if any(kinds) else count)
+    return Plan(tuple(kinds), tuple(chosen), source if len(set(kinds)) > 1 else count)
 
 
 def layer_count(reader: Reader) -> Value:
