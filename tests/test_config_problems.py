@@ -153,6 +153,8 @@ def test_16_17_a_file_that_only_version_5_reads_is_told():
     assert "500000" in message(config, "RW011")
     assert "10000" in message(config, "RW011")
     assert "RW011" not in codes({**config, "rope_theta": 500000.0})
+    newer = {"model_type": "glm_moe_dsa", "rope_parameters": block}
+    assert "RW011" not in codes(newer), "no transformers 4 has the class"
     scaled = {"model_type": "llama", "rope_parameters": {**LLAMA31, "rope_theta": 500000.0}}
     scaled["max_position_embeddings"] = 131072
     assert group_of(scaled).inv_freq[-1] == pytest.approx(3.0689e-7, rel=1e-4)

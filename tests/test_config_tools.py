@@ -154,6 +154,7 @@ def test_transformers_4_does_not_know_rope_parameters():
     assert group.inv_freq[-1] == pytest.approx(1.155e-4, rel=1e-3)
     assert reading.findings[0].code == "RW100"
     assert not read_as("transformers5", config).findings
+    assert read_as("transformers4", {**config, "model_type": "glm_moe_dsa"}).refused
 
 
 def test_transformers_4_takes_the_ratio_for_the_factor():

@@ -102,6 +102,14 @@ class Facts:
         return types
 
     @property
+    def newer(self) -> bool:
+        """Whether transformers 5 has the class and 4 never had it, nor one that it is part of."""
+        if "probed" not in self.row or self.model_type is None:
+            return False
+        own = {self.model_type, self.model_type.removesuffix("_text")}
+        return not own & _old_types()
+
+    @property
     def period_key(self) -> str | None:
         """The key that sets how often the rarer kind of layer comes."""
         return self.row.get("layer_period")
@@ -125,6 +133,13 @@ def _tables() -> tuple[dict[str, Any], dict[str, Any]]:
 def facts(model_type: str | None) -> Facts:
     """The facts of ``model_type``."""
     return Facts(model_type, _row(model_type)) if model_type else Facts(None, None)
+
+
+@cache
+def _old_types() -> frozenset[str]:
+    """The model types that transformers 4 has."""
+    stated = json.loads((HERE / "stated.json").read_text(encoding="utf-8"))
+    return frozenset(stated["transformers4"]["types"].split())
 
 
 def _row(model_type: str, depth: int = 0) -> dict[str, Any] | None:

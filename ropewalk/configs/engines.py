@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ropewalk.configs.architectures import facts
 from ropewalk.configs.diff import diff
 from ropewalk.configs.findings import Finding
 from ropewalk.configs.findings.engines import BY_CAPACITY, READS_OTHERWISE, REFUSES
@@ -91,6 +92,11 @@ def _read(
     rotating = [group for group in ours.layers if group.kind == "rotary"]
     if not rotating:
         return config, findings
+    name = ours.model_type
+    if engine == "transformers4" and facts(name).newer:
+        words = {"what": f"has no class for model_type {name}", "remedy": "use transformers 5"}
+        finding = REFUSES.finding(f"{prefix}model_type", engine=engine, **words)
+        return None, [*findings, finding]
     if engine == "transformers4":
         config, found = _old_keys(config, rotating, prefix)
         findings += found

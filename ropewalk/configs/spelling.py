@@ -19,8 +19,8 @@ def tell_spelling(
 ) -> None:
     """Tell of files that only one generation of programs reads, or that say nothing."""
     tell_not_stated(reader, next(iter(sets.values()))[THETA])
-    if not _only_new(reader):
-        return
+    if reader.facts.newer or not _only_new(reader):
+        return  # no older program could read the file anyway
     said = []
     for label, own in sets.items():
         theta, rotation = own[THETA], rotations.get(label)
