@@ -20,8 +20,9 @@ lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-docs-pages: $(VENV)/dev          ## write docs/encodings from the catalogue
+docs-pages: $(VENV)/dev          ## write docs/encodings from the catalogue, docs/findings.md
 	$(BIN)/python scripts/make_docs.py
+	$(BIN)/python scripts/make_findings_page.py
 
 site: $(VENV)/dev                ## build the documentation site, strictly
 	$(PIP) -e '.[docs]'

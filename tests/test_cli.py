@@ -17,7 +17,17 @@ from ropewalk.cli import main
 from ropewalk.cli.settings import parse
 
 ROOT = Path(__file__).resolve().parent.parent
-COMMANDS = ("walk", "encodings", "show", "check", "build-kernel")
+COMMANDS = (
+    "walk",
+    "encodings",
+    "show",
+    "check",
+    "build-kernel",
+    "explain",
+    "diff",
+    "emit",
+    "extend",
+)
 
 
 def run(capsys, *arguments: str) -> tuple[int, str, str]:

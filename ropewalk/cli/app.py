@@ -16,7 +16,11 @@ import typer
 from ropewalk._version import __version__
 from ropewalk.cli.build_kernel import build_kernel
 from ropewalk.cli.check import check
+from ropewalk.cli.diff import diff
+from ropewalk.cli.emit import emit
 from ropewalk.cli.encodings import encodings
+from ropewalk.cli.explain import explain
+from ropewalk.cli.extend import extend
 from ropewalk.cli.output import UNUSABLE, complain, make_streams_safe
 from ropewalk.cli.show import show
 from ropewalk.cli.walk import walk
@@ -66,6 +70,10 @@ app.command("walk", epilog='Example: ropewalk walk "The dog chased another dog" 
 app.command("encodings", epilog="Example: ropewalk encodings --json")(encodings)
 app.command("show", epilog="Example: ropewalk show rope --set base=500000")(show)
 app.command("build-kernel", epilog="Example: ropewalk build-kernel")(build_kernel)
+app.command("explain", epilog="Example: ropewalk explain model/config.json")(explain)
+app.command("diff", epilog="Example: ropewalk diff model/config.json model.gguf")(diff)
+app.command("emit", epilog="Example: ropewalk emit model/config.json --for vllm")(emit)
+app.command("extend", epilog="Example: ropewalk extend model/config.json --to 131072")(extend)
 app.command("check", epilog="Example: ropewalk check rope --set phases=float32")(check)
 
 

@@ -85,6 +85,35 @@ class RoPE(Rotary):
         self.phases = phases
         self.register_derived()
 
+    @classmethod
+    def from_config(
+        cls,
+        config: Any,
+        layer: int = 0,
+        *,
+        length: int | None = None,
+        phases: Phases = "integer",
+    ) -> RoPE:
+        """The rotation of one layer of a model, from its config (:func:`ropewalk.configs.resolve`).
+
+        Args:
+            config: a dictionary, a path, or a config object of transformers.
+            layer: number of the layer, in the text part if the config has parts.
+            length: pins frequencies that depend on it; short ones if None.
+            phases: as for the class.
+
+        Raises:
+            TypeError: config or layer is of another type.
+            ValueError: the layer does not exist or does not rotate, or the config has an error.
+        """
+        from ropewalk.configs import resolve
+
+        resolved = resolve(config)
+        if resolved.errors:
+            first = resolved.errors[0]
+            raise ValueError(f"config has an error, {first.code}: {first.message}; {first.remedy}")
+        return cls(resolved.layer(layer).spectrum(length), phases=phases)
+
     @property
     def head_dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Width of one head."""
