@@ -20,6 +20,8 @@ from torch.utils.checkpoint import checkpoint
 from ropewalk.core import Additive, Bias, Contextual, Encoding, Rotary, token_positions, wide_dtype
 from ropewalk.kernels.fused import transformed
 
+_AUTOCAST = frozenset({"cpu", "cuda", "xpu"})
+"""Devices that have autocast; Dynamo of torch 2.10 cannot trace the question."""
 QUERY_BLOCK = 256
 """Queries whose bias and mask are held at once."""
 
@@ -327,7 +329,7 @@ def _blockwise(
 
 def _no_autocast(device: str) -> AbstractContextManager[object]:
     """Autocast would round the bias to a half, a whole unit at distance 8192."""
-    available = torch.amp.is_autocast_available(device)
+    available = device in _AUTOCAST or torch.amp.is_autocast_available(device)
     return torch.autocast(device, enabled=False) if available else nullcontext()
 
 

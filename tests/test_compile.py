@@ -24,7 +24,7 @@ from ropewalk.encodings.additive import Sinusoidal
 from ropewalk.encodings.bias import ALiBi
 from ropewalk.encodings.rotary import AxialRoPE
 from ropewalk.kernels import Steps
-from ropewalk.kernels.phases import float_tables, phase_tables
+from ropewalk.kernels.phases import float_tables_op, phase_tables, phase_tables_op
 from ropewalk.spectra import Spectrum, geometric
 
 HAS_COMPILER = any(map(shutil.which, ("g++", "clang++", "c++")))
@@ -417,10 +417,10 @@ def test_strict_export_of_a_spectrum():
     ids=["line", "batch", "axes", "heads", "empty"],
 )
 def test_operators_keep_their_contract(positions, spectrum):
-    for dtype in (torch.float32, torch.float64):
-        torch.library.opcheck(phase_tables, (positions, spectrum.on().tensor, 1.5, dtype))
+    for bits in (32, 64):
+        torch.library.opcheck(phase_tables_op, (positions, spectrum.on().tensor, 1.5, bits))
     frequencies = torch.tensor(spectrum.freqs)
-    torch.library.opcheck(float_tables, (positions, frequencies, 1.5, torch.float32))
+    torch.library.opcheck(float_tables_op, (positions, frequencies, 1.5, 32))
     steps = torch.ops.ropewalk.steps.default
     torch.library.opcheck(steps, (spectrum.written_steps, torch.device("cpu")))
     assert torch.equal(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import ropewalk
-from ropewalk.kernels import build, native
+from ropewalk.kernels import native
 from ropewalk.kernels.phases import tables
 from ropewalk.kernels.plain import broadcast_tables, compute_dtype, turn
 from ropewalk.kernels.rotate import spectrum_lanes
@@ -184,37 +184,6 @@ def test_the_kernel_can_be_left_out():
     assert json.loads(left_out) == pytest.approx(used, rel=0, abs=1e-6)
     wrong = run(ROTATE, ROPEWALK_KERNEL="gpu")
     assert "ROPEWALK_KERNEL='gpu' is unknown" in wrong.stderr
-
-
-def test_without_a_compiler_the_build_says_so(monkeypatch):
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(ValueError, match=r"no C\+\+ compiler found .*no-such-compiler.*PyTorch"):
-        build.build()
-
-
-def test_a_compiler_error_is_one_line(monkeypatch, tmp_path):
-    broken = tmp_path / "c++"
-    broken.write_text("#!/bin/sh\necho 'x.cpp:1: error: no such thing' >&2\nexit 1\n")
-    broken.chmod(0o755)
-    monkeypatch.setenv("CXX", str(broken))
-    with pytest.raises(ValueError, match=r"the C\+\+ compiler failed: .*no such thing"):
-        build.build()
-
-
-def test_a_library_that_does_not_load_leaves_plain_arithmetic(monkeypatch, tmp_path):
-    monkeypatch.delenv("ROPEWALK_KERNEL", raising=False)
-    bad = tmp_path / build.library_name()
-    bad.write_bytes(b"not a library")
-    monkeypatch.setattr(native, "places", lambda: (bad, bad))
-    native.kernel.cache_clear()
-    try:
-        found = native.kernel()
-        assert not found.compiled
-        assert "does not load" in found.name
-        x = drawn((1, 2, 5, 8), torch.float32)
-        assert ropewalk.rotate(x, None, geometric(8)).shape == x.shape
-    finally:
-        native.kernel.cache_clear()
 
 
 @needs_kernel

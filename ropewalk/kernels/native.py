@@ -1,22 +1,26 @@
 """Which kernel rotations run on: the C++ one where it is built, else PyTorch's own operations.
 
-``ROPEWALK_KERNEL`` chooses: ``cpu`` (C++, or an error), ``pytorch``, or ``reference``, the plain
-form that compilers trace.
+``ROPEWALK_KERNEL`` decides otherwise: ``cpu`` insists on the C++ kernel, a path on the library
+at that path, ``pytorch`` leaves the kernel unused, and ``reference`` takes the plain form that
+compilers trace.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ropewalk.kernels import eager
-from ropewalk.kernels.build import places
+from ropewalk.kernels.library import built, is_whole
+
+_REMEDY = "`ropewalk build-kernel` builds it"
 
 
 class Operators:
@@ -59,37 +63,53 @@ class Kernel:
     compiled: bool = False
 
 
-_BUILD = "`ropewalk build-kernel` builds the C++ one"
-
-
 @cache
 def kernel() -> Kernel:
-    """The kernel of this process; looked for at the first rotation."""
+    """The kernel of this process; looked for at the first rotation.
+
+    Raises:
+        ValueError: ``ROPEWALK_KERNEL`` is unknown, or asks for a library that does not load.
+    """
     wanted = os.environ.get("ROPEWALK_KERNEL", "")
-    if wanted not in ("", "cpu", "pytorch", "reference"):
-        raise ValueError(f"ROPEWALK_KERNEL={wanted!r} is unknown; use cpu, pytorch or reference")
     if wanted == "reference":
         return Kernel(None, "reference (PyTorch), as ROPEWALK_KERNEL asks")
     if wanted == "pytorch":
         return Kernel(eager, "PyTorch, as ROPEWALK_KERNEL asks")
-    for path in places():
-        if path.is_file():
-            return _load(str(path), wanted)
-    if wanted == "cpu":
-        raise ValueError("ROPEWALK_KERNEL=cpu, and no kernel is built; run ropewalk build-kernel")
-    return Kernel(eager, f"PyTorch; {_BUILD}")
+    if wanted in ("", "cpu"):
+        return _first_that_loads(built(), wanted)
+    if os.sep in wanted:
+        return _first_that_loads([Path(wanted)], wanted)
+    raise ValueError(
+        f"ROPEWALK_KERNEL={wanted!r} is unknown; use cpu, pytorch, reference or the path of a "
+        "library"
+    )
 
 
-def _load(path: str, wanted: str) -> Kernel:
-    try:
-        torch.ops.load_library(path)
-        namespace = torch.ops.ropewalk_cpu
-        name = f"cpu (C++, {namespace.vector_bits()}-bit vectors)"
-        return Kernel(Operators(namespace), name, compiled=True)
-    except (OSError, RuntimeError, AttributeError) as error:
-        if wanted == "cpu":
-            raise ValueError(f"the C++ kernel does not load: {error}") from error
-        return Kernel(eager, f"PyTorch; the C++ kernel does not load: {error}")
+def _first_that_loads(paths: Iterable[Path], wanted: str) -> Kernel:
+    reasons = []
+    for path in paths:
+        try:
+            if wanted in ("", "cpu") and not is_whole(path):
+                raise OSError(f"{path} is damaged: its content is not what its name says")
+            torch.ops.load_library(str(path))
+        except OSError as error:
+            reasons.append(" ".join(str(error.__cause__ or error).split()))
+        else:
+            return _loaded(path)
+    if not reasons and not wanted:
+        return Kernel(eager, "PyTorch; `ropewalk build-kernel` builds the C++ one")
+    why = f"the C++ kernel does not load: {reasons[0]}" if reasons else "no C++ kernel is built"
+    if wanted:
+        raise ValueError(f"ROPEWALK_KERNEL={wanted}, but {why}; {_REMEDY}")
+    return Kernel(eager, f"PyTorch; {why}; {_REMEDY}")
+
+
+def _loaded(path: Path) -> Kernel:
+    namespace = torch.ops.ropewalk_cpu
+    if not hasattr(namespace, "vector_bits"):
+        raise ValueError(f"{path} is a library, and not ropewalk's kernel")
+    name = f"cpu (C++, {namespace.vector_bits()}-bit vectors)"
+    return Kernel(Operators(namespace), name, compiled=True)
 
 
 def operators(x: Tensor) -> Any:

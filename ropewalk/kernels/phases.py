@@ -40,24 +40,35 @@ def _table_shape(positions: Tensor, steps: Tensor) -> list[int]:
     return [*lead, pairs]
 
 
-def _empty_tables(positions, frequencies, factor, dtype):
-    shape = _table_shape(positions, frequencies)
+def _float(bits: int) -> torch.dtype:
+    """The operators take a width and no dtype: packages that torch 2.10 compiles ahead of time
+    hand them another dtype than the one that was asked for.
+    """
+    return torch.float64 if bits == 64 else torch.float32
+
+
+def _bits(dtype: torch.dtype) -> int:
+    return 64 if dtype == torch.float64 else 32
+
+
+def _empty_tables(positions, frequencies, factor, bits):
+    shape, dtype = _table_shape(positions, frequencies), _float(bits)
     return positions.new_empty(shape, dtype=dtype), positions.new_empty(shape, dtype=dtype)
 
 
 def _vmap(op):
     """Batched positions are just more leading dimensions; batched frequencies are looped over."""
 
-    def rule(info, in_dims, positions, frequencies, factor, dtype):
+    def rule(info, in_dims, positions, frequencies, factor, bits):
         at_positions, at_frequencies = in_dims[:2]
         if at_frequencies is None:
-            return op(positions.movedim(at_positions, 0), frequencies, factor, dtype), (0, 0)
+            return op(positions.movedim(at_positions, 0), frequencies, factor, bits), (0, 0)
         rows = [
             op(
                 positions if at_positions is None else positions.select(at_positions, i),
                 frequencies.select(at_frequencies, i),
                 factor,
-                dtype,
+                bits,
             )
             for i in range(info.batch_size)
         ]
@@ -68,29 +79,49 @@ def _vmap(op):
 
 
 @opaque(
-    "phase_tables(Tensor positions, Tensor steps, float factor, ScalarType dtype)"
-    " -> (Tensor, Tensor)",
+    "phase_tables(Tensor positions, Tensor steps, float factor, int bits) -> (Tensor, Tensor)",
     fake=_empty_tables,
     vmap=_vmap,
 )
+def phase_tables_op(
+    positions: Tensor, steps: Tensor, factor: float, bits: int
+) -> tuple[Tensor, Tensor]:
+    """:func:`phase_tables` as an operator."""
+    _same_device(positions, steps)
+    if positions.is_cpu and kernel().compiled:
+        made = _empty_tables(positions, steps, factor, bits)
+        kernel().ops.phase_tables(positions.contiguous(), steps.contiguous(), factor, *made)
+        return made
+    return tables_by_torch(positions, steps, factor, _float(bits))
+
+
 def phase_tables(
     positions: Tensor, steps: Tensor, factor: float, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """cos and sin of the phases of integer positions, times ``factor``, in ``dtype``."""
-    _same_device(positions, steps)
-    if positions.is_cpu and kernel().compiled and dtype in (torch.float32, torch.float64):
-        made = _empty_tables(positions, steps, factor, dtype)
-        kernel().ops.phase_tables(positions.contiguous(), steps.contiguous(), factor, *made)
-        return made
-    return tables_by_torch(positions, steps, factor, dtype)
+    """cos and sin of the phases of integer positions, times ``factor``, in float32 or float64."""
+    return phase_tables_op(positions, steps, factor, _bits(dtype))
 
 
 @opaque(
-    "float_tables(Tensor positions, Tensor inv_freq, float factor, ScalarType dtype)"
-    " -> (Tensor, Tensor)",
+    "float_tables(Tensor positions, Tensor inv_freq, float factor, int bits) -> (Tensor, Tensor)",
     fake=_empty_tables,
     vmap=_vmap,
 )
+def float_tables_op(
+    positions: Tensor, inv_freq: Tensor, factor: float, bits: int
+) -> tuple[Tensor, Tensor]:
+    """:func:`float_tables` as an operator."""
+    _same_device(positions, inv_freq)
+    planes = as_planes(positions, inv_freq.shape[-2]).to(inv_freq.dtype)
+    if inv_freq.dim() == 3:
+        planes = planes.unsqueeze(-3)
+    angle = planes[..., 0, None] * inv_freq[..., 0, None, :]
+    for axis in range(1, inv_freq.shape[-2]):
+        angle = angle + planes[..., axis, None] * inv_freq[..., axis, None, :]
+    angle = angle.to(_float(bits))
+    return angle.cos() * factor, angle.sin() * factor
+
+
 def float_tables(
     positions: Tensor, inv_freq: Tensor, factor: float, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
@@ -99,15 +130,7 @@ def float_tables(
     This is the usual product, with its rounding: in float32 it errs by 4.8e-3 rad at position
     131,072. It exists for comparison with models that were trained on it.
     """
-    _same_device(positions, inv_freq)
-    planes = as_planes(positions, inv_freq.shape[-2]).to(inv_freq.dtype)
-    if inv_freq.dim() == 3:
-        planes = planes.unsqueeze(-3)
-    angle = planes[..., 0, None] * inv_freq[..., 0, None, :]
-    for axis in range(1, inv_freq.shape[-2]):
-        angle = angle + planes[..., axis, None] * inv_freq[..., axis, None, :]
-    angle = angle.to(dtype)
-    return angle.cos() * factor, angle.sin() * factor
+    return float_tables_op(positions, inv_freq, factor, _bits(dtype))
 
 
 def tables(
