@@ -70,9 +70,7 @@ def turned(x: Tensor, cos: Tensor, sin: Tensor, form: Form, function: str) -> Te
         x = x.to(torch.promote_types(x.dtype, cos.dtype))
     if form.sign < 0:
         sin = -sin
-    shape = torch.broadcast_shapes(x.shape[:-1], cos.shape[:-1])
-    if shape != x.shape[:-1]:
-        x = x.expand(*shape, x.shape[-1])
+    x = _grown(x, cos)
     cosines, sines = _copies(cos, form), _copies(sin, form)
     pairs = cosines[0].shape[-1]
     offset = x.shape[-1] - 2 * pairs if form.side == "trailing" else 0
@@ -81,6 +79,16 @@ def turned(x: Tensor, cos: Tensor, sin: Tensor, form: Form, function: str) -> Te
     else:
         result = _by_pairs(x, cosines[0], sines[0], form.layout, offset)
     return _sorted(result, offset, pairs) if form.order == "sorted" else result
+
+
+def _grown(x: Tensor, table: Tensor) -> Tensor:
+    """x expanded where a table has more rows or dimensions, as products expand."""
+    own, rows = x.shape[:-1], table.shape[:-1]
+    if len(rows) <= len(own) and all(
+        t == n or t == 1 for t, n in zip(rows[::-1], own[::-1], strict=False)
+    ):
+        return x
+    return x.expand(*torch.broadcast_shapes(own, rows), x.shape[-1])
 
 
 def _copies(table: Tensor, form: Form) -> tuple[Tensor, ...]:

@@ -43,7 +43,8 @@ class Turn:
 
 def fused_in(function: FunctionType) -> FunctionType | None:
     """``function`` with each such sum fused; None if it has none, or no source that can be read."""
-    if function.__code__.co_freevars:
+    called = (function.__globals__.get(name) for name in function.__code__.co_names)
+    if function.__code__.co_freevars or not any(turns_pairs(f) for f in called):
         return None
     definition = _definition(function)
     if definition is None:
@@ -155,8 +156,13 @@ def _widest(x: ast.expr, inner: ast.expr, call: ast.expr) -> ast.expr:
 
 
 def turns_pairs(function: Callable[..., Any] | None) -> Form | None:
-    """The form of a function that maps lanes (x₀, x₁) to (−x₁, x₀), found by running it."""
-    if not isinstance(function, FunctionType):
+    """The form of a function that maps lanes (x₀, x₁) to (−x₁, x₀), found by running it.
+
+    Only functions of one argument with "rot" in their name are run.
+    """
+    if not isinstance(function, FunctionType) or "rot" not in function.__name__.lower():
+        return None
+    if function.__code__.co_argcount != 1:
         return None
     x = torch.arange(1.0, 1.0 + 2 * 3 * 4 * 8, device="cpu").reshape(2, 3, 4, 8)
     try:
