@@ -77,8 +77,7 @@ def replaced_turn(turn: Any) -> Iterator[Any]:
 
 def sweep_unit(unit: tiny_models.Unit, row: Row) -> None:
     """Build one model, patch it and compare."""
-    model = tiny_models.build(unit)
-    given = tiny_models.inputs(model)
+    model, given = tiny_models.working(unit, run)
     before = run(model, given)
     if difference(before, run(model, given)) > 0:
         raise ValueError("it gives other outputs at a second call")

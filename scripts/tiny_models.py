@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from ropewalk.models.plan import plan
 
 TOKENS = 12
+OMIT = object()
 SIZES: tuple[tuple[str, int], ...] = (
     (r"^(num_)?(n_)?(attention_|decoder_attention_|encoder_attention_|num_)?heads?$", 4),
     (r"num_attention_heads|num_heads|n_head$|attention_heads|encoder_heads|decoder_heads", 4),
@@ -48,7 +49,10 @@ SIZES: tuple[tuple[str, int], ...] = (
 )
 
 
-GROUPS = (("num_attention_heads", "num_key_value_heads"),)
+GROUPS = tuple(
+    (f"{part}num_attention_heads", f"{part}num_key_value_heads")
+    for part in ("", "encoder_", "decoder_")
+)
 
 
 @dataclass(frozen=True)
@@ -120,40 +124,39 @@ def units(file: str) -> Iterator[Unit]:
         yield Unit(file, cls, cls.config_class)
 
 
-def tiny_config(cls: Any, **given: Any) -> Any:
-    """A small config of ``cls``."""
+def tiny_config(cls: Any, sections: bool = False) -> Any:
+    """A small config of ``cls``; with ``sections`` its M-RoPE sections fit the smaller head."""
     default = cls()
+    before = default.to_dict()
     values: dict[str, Any] = {}
     subs = getattr(cls, "sub_configs", {}) or {}
     for name in subs:
         sub = getattr(default, name, None)
         if sub is not None:
-            values[name] = tiny_config(type(sub))
-    for name, value in default.to_dict().items():
+            values[name] = tiny_config(type(sub), sections)
+    for name, value in before.items():
         if name in subs or name.startswith("_"):
             continue
         small = _small(name, value)
         if small is not value:
             values[name] = small
     for heads, groups in GROUPS:
-        if getattr(default, heads, None) and getattr(default, heads) == getattr(default, groups, 0):
-            values[groups] = values.get(heads, getattr(default, heads))
-    values.update(_layers(default, values))
-    values.update(_rope(default, values))
+        if before.get(heads) and before.get(heads) == before.get(groups):
+            values[groups] = values.get(heads, before[heads])
+    values.update(_layers(before))
+    if sections:
+        values.update(_sections(before, values))
     for pattern, hint in HINTS.items():
         if re.fullmatch(pattern, cls.__name__):
             values.update(hint)
-    values.update(given)
-    values = {k: v for k, v in values.items() if v is not OMIT}
-    made = cls(**values)
+    made = cls(**{k: v for k, v in values.items() if v is not OMIT})
     made._attn_implementation = "eager"
     return made
 
 
-OMIT = object()
-
-
 def _small(name: str, value: Any) -> Any:
+    if name == "head_dim" and value is None:
+        return 16
     if isinstance(value, bool) or not isinstance(value, (int, list, tuple)):
         return value
     if isinstance(value, int):
@@ -165,53 +168,141 @@ def _small(name: str, value: Any) -> Any:
     return value
 
 
-def _layers(default: Any, values: dict[str, Any]) -> dict[str, Any]:
+def _layers(before: dict[str, Any]) -> dict[str, Any]:
     """Lists with one entry a layer, cut so that each kind of layer stays."""
-    count = next(
-        (n for n in ("num_hidden_layers", "n_layer", "num_layers", "depth") if hasattr(default, n)),
-        None,
-    )
+    names = ("num_hidden_layers", "n_layer", "num_layers", "depth", "num_decoder_layers")
+    count = next((n for n in names if isinstance(before.get(n), int)), None)
     if count is None:
         return {}
-    full = getattr(default, count)
+    full = before[count]
     changed: dict[str, Any] = {}
-    kinds = getattr(default, "layer_types", None)
+    kinds = before.get("layer_types")
     if isinstance(kinds, (list, tuple)) and len(kinds) == full:
         keep = sorted({list(kinds).index(kind) for kind in kinds})
         if len(keep) == 1:
             keep = [0, 1]
         changed[count] = len(keep)
-        for name, value in default.to_dict().items():
+        for name, value in before.items():
             if isinstance(value, (list, tuple)) and len(value) == full:
                 changed[name] = [value[i] for i in keep]
     return changed
 
 
-def _rope(default: Any, values: dict[str, Any]) -> dict[str, Any]:
-    """Sections of M-RoPE that fit the smaller head."""
-    parameters = getattr(default, "rope_parameters", None)
+def _sections(before: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """Three sections of M-RoPE over the pairs of a head."""
+    parameters = before.get("rope_parameters")
     if not isinstance(parameters, dict):
         return {}
-    heads = values.get("num_attention_heads", getattr(default, "num_attention_heads", 4))
-    width = values.get("hidden_size", getattr(default, "hidden_size", 64))
-    head_dim = values.get("head_dim", getattr(default, "head_dim", None)) or width // heads
-    pairs = int(head_dim * parameters.get("partial_rotary_factor", 1.0)) // 2
-    sections = len(parameters.get("mrope_section", (1, 1, 1)))
-    share = [pairs // sections] * sections
-    share[0] += pairs - sum(share)
-    return {"rope_parameters": {**parameters, "mrope_section": share}}
+
+    def now(name: str, otherwise: Any) -> Any:
+        return values.get(name, before.get(name)) or otherwise
+
+    head_dim = now("head_dim", now("hidden_size", 64) // now("num_attention_heads", 4))
+    nested = any(isinstance(value, dict) for value in parameters.values())
+
+    def fitted(one: Any) -> Any:
+        if not isinstance(one, dict):
+            return one
+        pairs = int(head_dim * one.get("partial_rotary_factor", 1.0)) // 2
+        count = len(one.get("mrope_section") or (1, 1, 1))
+        share = [pairs // count] * count
+        share[0] += pairs - sum(share)
+        if count == 3:
+            share = [pairs - 2 * (3 * pairs // 8), 3 * pairs // 8, 3 * pairs // 8]
+        return {**one, "mrope_section": share}
+
+    if nested:
+        return {"rope_parameters": {name: fitted(one) for name, one in parameters.items()}}
+    return {"rope_parameters": fitted(parameters)}
 
 
-HINTS: dict[str, dict[str, Any]] = {}
+MAMBA = {"mamba_n_heads": 4, "mamba_d_head": 32, "mamba_d_state": 16}
+SHORT = {"num_hidden_layers": 2}
+HINTS: dict[str, dict[str, Any]] = {
+    "BailingHybridConfig": {"num_local_experts": 4, "num_experts": OMIT, "n_group": 1},
+    "BambaConfig": {"attn_layer_indices": [1], **MAMBA, "layer_types": OMIT},
+    "GraniteMoeHybridConfig": {
+        "layer_types": ["mamba", "attention"],
+        "position_embedding_type": "rope",
+        "layers_block_type": OMIT,
+        **MAMBA,
+    },
+    "RecurrentGemmaConfig": {"num_hidden_layers": 3, "layer_types": OMIT, "head_dim": OMIT},
+    "Zamba2Config": {
+        "layers_block_type": ["mamba", "hybrid", "mamba"],
+        "layer_types": OMIT,
+        "num_hidden_layers": 3,
+        "use_mem_rope": True,
+        "n_mamba_heads": 4,
+        "mamba_d_state": 16,
+        "attention_head_dim": OMIT,
+        "hybrid_layer_ids": OMIT,
+    },
+    "ChameleonConfig": {"vocabulary_map": {"<image>": 3, "IMGIMGA": 4}},
+    "ChameleonVQVAEConfig": {"base_channels": 32, "resolution": 32, "num_embeddings": 16},
+    "DbrxConfig": {"attn_config": {"rope_theta": 1e4, "kv_n_heads": 2, "clip_qkv": 8.0}},
+    "DeepseekV2Config": {"num_experts_per_tok": 2},
+    "DeepseekOcr2TextConfig": {"num_experts_per_tok": 2, "mlp_layer_types": ["dense", "sparse"]},
+    "DeepseekV4Config": {"num_hidden_layers": 4},
+    "DoryConfig": {
+        "num_hidden_layers": 4,
+        "n_input_layers": 1,
+        "n_output_layers": 1,
+        "n_recurrent_layers": 2,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+    },
+    "Dots1Config": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2},
+    "DiffusionGemmaTextConfig": {
+        "num_experts": 4,
+        "top_k_experts": 2,
+        "moe_intermediate_size": 32,
+    },
+    "EsmConfig": {"vocab_size": 128, "position_embedding_type": "rotary", "pad_token_id": 1},
+    "DINOv3ViTConfig": {"layerscale_value": 1.0, "image_size": 64},
+    "EomtDinov3Config": {"image_size": 64, "num_upscale_blocks": 0, "num_blocks": 1},
+    "Gemma3nTextConfig": {
+        "num_kv_shared_layers": 0,
+        "num_hidden_layers": 5,
+        "layer_types": ["sliding_attention"] * 4 + ["full_attention"],
+        "activation_sparsity_pattern": [0.0] * 5,
+        "intermediate_size": [64] * 5,
+        "vocab_size_per_layer_input": 128,
+    },
+    "GradiumPhononTTSFlowHeadConfig|PocketTTSFlowHeadConfig": {"condition_dim": 64},
+    "HunYuanVLTextConfig": {},
+    "Lfm2MoeConfig": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
+    "LongcatFlashConfig": {"head_dim": 16, "qk_head_dim": OMIT, "num_layers": 1},
+    "Mistral4Config": {"head_dim": OMIT, "qk_head_dim": OMIT},
+    "Qwen4ExpTextConfig": {
+        "indexer_n_heads": 2,
+        "indexer_kv_heads": 1,
+        "indexer_head_dim": 16,
+        "indexer_budget": 8,
+        "indexer_compress_ratio": 2,
+        "ple_embed_dim": 32,
+    },
+    "Step3p7TextConfig": {"sliding_window": 8},
+    "TimesFm2_5Config": {"patch_length": 8, "context_length": 64, "horizon_length": 8},
+    "VJEPA2Config": {"crop_size": 32, "frames_per_clip": 4, "pred_num_attention_heads": 4},
+    "VoxtralRealtimeEncoderConfig": {"sliding_window": 8},
+    "EsmFold2AtomEncoderConfig": {"hidden_size": 128, "num_attention_heads": 4, "head_dim": 32},
+    "EfficientLoFTRConfig": {"hidden_size": OMIT, "num_attention_heads": 8},
+    "Inkling2VisionConfig": {"patch_size": 4, "posemb_grid_size": 8},
+    "Kimi_K25VisionConfig": {"patch_size": 4, "pos_emb_height": 8, "pos_emb_width": 8},
+    "MiniMaxM3VLVisionConfig": {"image_size": 56},
+    "Llama4VisionConfig": {"image_size": 56, "patch_size": 14},
+    "MoonshineStreamingConfig": {"num_key_value_heads": 4},
+    "RoFormerConfig": {"embedding_size": 64},
+}
 """Per config class, by a pattern of its name."""
 
 
-def build(unit: Unit, seed: int = 0) -> nn.Module:
+def build(unit: Unit, sections: bool = False, seed: int = 0) -> nn.Module:
     """A tiny random model with weights of unit gain, in float32 and eval mode."""
     torch.manual_seed(seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = unit.model(tiny_config(unit.config)).float().eval()
+        model = unit.model(tiny_config(unit.config, sections)).float().eval()
     energise(model)
     return model
 
@@ -221,11 +312,14 @@ def energise(model: nn.Module) -> None:
     generator = torch.Generator().manual_seed(1)
     for parameter in model.parameters():
         if parameter.dim() >= 2:
-            fan = parameter[0].numel()
+            fan = max(1, parameter[0].numel())
             parameter.data.normal_(0, fan**-0.5, generator=generator)
 
 
-def inputs(model: Any, seed: int = 0) -> dict[str, Any]:
+PICTURES = ("image", "rows", "patches", "batch of patches", "cubes", "batch of rows")
+
+
+def inputs(model: Any, picture: str = "image", seed: int = 0) -> dict[str, Any]:
     """Random inputs for ``model``, by the names of what its forward needs."""
     generator = torch.Generator().manual_seed(seed)
     config = model.config
@@ -245,7 +339,7 @@ def inputs(model: Any, seed: int = 0) -> dict[str, Any]:
             return hint(config, generator)
     given = {}
     for name in needed:
-        given[name] = _input(name, config, generator)
+        given[name] = _input(name, config, generator, picture)
     if getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" in parameters:
         given["decoder_input_ids"] = _ids(config, generator)
     return given
@@ -260,10 +354,11 @@ def _get(config: Any, *names: str, default: Any = None) -> Any:
 
 
 def _ids(config: Any, generator: torch.Generator) -> Tensor:
-    return torch.randint(5, 90, (2, TOKENS), generator=generator)
+    most = min(90, _get(config, "vocab_size", default=90))
+    return torch.randint(5, most, (2, TOKENS), generator=generator)
 
 
-def _input(name: str, config: Any, generator: torch.Generator) -> Any:
+def _input(name: str, config: Any, generator: torch.Generator, picture: str) -> Any:
     def normal(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator)
 
@@ -273,27 +368,49 @@ def _input(name: str, config: Any, generator: torch.Generator) -> Any:
         return normal(2, TOKENS, _get(config, "hidden_size", "d_model"))
     if name in ("attention_mask", "decoder_attention_mask"):
         return torch.ones(2, TOKENS, dtype=torch.long)
-    if name in ("pixel_values", "hidden_states", "grid_thw", "image_grid_thw"):
-        return _picture(name, config, normal)
-    if name in ("input_features",):
-        return normal(2, 32, _get(config, "num_mel_bins", "feature_size", "mel_bins", default=80))
+    if name in ("grid_thw", "image_grid_thw"):
+        return torch.tensor([[1, 4, 4]])
+    if name == "grid_hws":
+        return torch.tensor([[4, 4]])
+    if name == "merge_sizes":
+        return torch.tensor([1])
+    if name in ("pixel_values", "hidden_states"):
+        return _picture("rows" if name == "hidden_states" else picture, config, normal)
+    if name == "pixel_values_videos":
+        side = config.crop_size
+        return normal(1, config.frames_per_clip, 3, side, side)
+    if name == "pixel_position_ids":
+        return torch.cartesian_prod(torch.arange(4), torch.arange(4))[None].expand(2, -1, -1)
+    if name == "input_features":
+        bins = _get(config, "num_mel_bins", "feature_size", "mel_bins", default=80)
+        return normal(2, bins, 32) if picture == "rows" else normal(2, 32, bins)
     if name == "input_values":
-        return normal(2, 1, 1600)
+        return normal(2, 1, 1600) if picture == "image" else normal(2, 1600)
+    if name == "past_values":
+        return [normal(64), normal(64)]
+    if name in ("noise_embeds", "target_hidden_states"):
+        return normal(2, TOKENS, config.hidden_size)
     raise ValueError(f"no way to make {name}")
 
 
-def _picture(name: str, config: Any, normal: Any) -> Any:
+def _picture(kind: str, config: Any, normal: Any) -> Any:
+    """Pictures in the shapes that models take: whole, or cut into 4 × 4 patches."""
     channels = _get(config, "num_channels", "in_channels", "in_chans", default=3)
     patch = _get(config, "patch_size", default=4)
     patch = patch[0] if isinstance(patch, (list, tuple)) else patch
-    if name in ("grid_thw", "image_grid_thw"):
-        return torch.tensor([[1, 4, 4]])
-    if name == "hidden_states":
-        depth = _get(config, "temporal_patch_size", default=1)
+    depth = _get(config, "temporal_patch_size", "patch_temporal", default=1)
+    if kind == "image":
+        size = _get(config, "image_size", default=4 * patch)
+        size = tuple(size) if isinstance(size, (list, tuple)) else (size, size)
+        return normal(2, channels, *size)
+    if kind == "rows":
         return normal(16, channels * depth * patch * patch)
-    size = _get(config, "image_size", default=4 * patch)
-    size = tuple(size) if isinstance(size, (list, tuple)) else (size, size)
-    return normal(2, channels, *size)
+    if kind == "batch of rows":
+        return normal(2, 16, channels * patch * patch)
+    if kind == "cubes":
+        return normal(16, channels, depth, patch, patch)
+    patches = normal(16, channels, patch, patch)
+    return patches[None] if kind == "batch of patches" else patches
 
 
 INPUTS: dict[str, Any] = {}
@@ -309,3 +426,32 @@ def outputs(result: Any) -> list[Tensor]:
     if isinstance(result, (list, tuple)):
         return [t for v in result for t in outputs(v)]
     return []
+
+
+def working(unit: Unit, run: Any) -> tuple[nn.Module, dict[str, Any]]:
+    """A model of ``unit`` and inputs for which ``run(model, inputs)`` works.
+
+    Raises:
+        Exception: none of the shapes that were tried worked; the first failure.
+    """
+    first: Exception | None = None
+    for sections in (False, True):
+        try:
+            model = build(unit, sections)
+        except Exception as error:
+            first = first or error
+            continue
+        pictured = any(w in inspect.signature(model.forward).parameters for w in _SHAPED)
+        for picture in PICTURES if pictured else PICTURES[:1]:
+            try:
+                given = inputs(model, picture)
+                run(model, given)
+            except Exception as error:
+                first = first or error
+            else:
+                return model, given
+    assert first is not None
+    raise first
+
+
+_SHAPED = ("pixel_values", "hidden_states", "input_features", "input_values")
