@@ -18,7 +18,7 @@ import torch
 
 import ropewalk
 import tiny_models
-from ropewalk.models import forms, fused, idiom, places, recognise
+from ropewalk.models import forms, fused, idiom, methods, places, recognise
 
 
 @dataclass
@@ -68,16 +68,34 @@ class Recorder:
 @contextmanager
 def replaced_turn(turn: Any) -> Iterator[Any]:
     """Let ``turn`` do what patched models rotate with."""
-    recognise.turned = idiom.turned = turn
+    for module in (recognise, idiom, methods):
+        module.turned = turn
     try:
         yield turn
     finally:
-        recognise.turned = idiom.turned = forms.turned
+        for module in (recognise, idiom, methods):
+            module.turned = forms.turned
 
 
-def sweep_unit(unit: tiny_models.Unit, row: Row) -> None:
+def sweep_unit(unit: tiny_models.Unit | tiny_models.Alone, row: Row) -> None:
     """Build one model, patch it and compare."""
-    model, given = tiny_models.working(unit, run)
+    if isinstance(unit, tiny_models.Unit):
+        compare(unit, row, *tiny_models.working(unit, run))
+        return
+    try:
+        compare(unit, row, *tiny_models.working_alone(unit, run))
+    except NothingRan:  # tables of the other kind are left alone, as they should be
+        compare(unit, row, *tiny_models.working_alone(unit, run, interleaved=True))
+
+
+class NothingRan(ValueError):
+    """No fused rotation ran."""
+
+
+def compare(
+    unit: tiny_models.Unit | tiny_models.Alone, row: Row, model: Any, given: dict[str, Any]
+) -> None:
+    """Outputs before and after the patch, and with the rotation left out."""
     before = run(model, given)
     if difference(before, run(model, given)) > 0:
         raise ValueError("it gives other outputs at a second call")
@@ -89,7 +107,7 @@ def sweep_unit(unit: tiny_models.Unit, row: Row) -> None:
     owner = {id(fused.place_of(m)): type(m).__name__ for m in model.modules()}
     ran = {owner[id(place)] for place in recorder.places}
     if not ran:
-        raise ValueError("no rotation ran")
+        raise NothingRan("no rotation ran")
     with replaced_turn(lambda x, *_: x):
         effect = difference(before, run(model, given))
     row.ran |= ran
@@ -106,9 +124,12 @@ def sweep(file: str) -> Row:
     module = tiny_models.load(file)
     wanted = {cls.__name__ for cls in tiny_models.owners(module)}
     row = Row(file, sorted(wanted))
-    for unit in tiny_models.units(file):
+    alone = [tiny_models.Alone(file, cls) for cls in tiny_models.owners(module)]
+    for unit in [*tiny_models.units(file), *alone]:
         if wanted <= row.ran:
             break
+        if isinstance(unit, tiny_models.Alone) and unit.model.__name__ in row.ran:
+            continue
         try:
             sweep_unit(unit, row)
         except Exception as error:

@@ -243,7 +243,6 @@ HINTS: dict[str, dict[str, Any]] = {
     "DbrxConfig": {"attn_config": {"rope_theta": 1e4, "kv_n_heads": 2, "clip_qkv": 8.0}},
     "DeepseekV2Config": {"num_experts_per_tok": 2},
     "DeepseekOcr2TextConfig": {"num_experts_per_tok": 2, "mlp_layer_types": ["dense", "sparse"]},
-    "DeepseekV4Config": {"num_hidden_layers": 4},
     "DoryConfig": {
         "num_hidden_layers": 4,
         "n_input_layers": 1,
@@ -293,6 +292,10 @@ HINTS: dict[str, dict[str, Any]] = {
     "Llama4VisionConfig": {"image_size": 56, "patch_size": 14},
     "MoonshineStreamingConfig": {"num_key_value_heads": 4},
     "RoFormerConfig": {"embedding_size": 64},
+    "Wav2Vec2BertConfig|Wav2Vec2ConformerConfig": {"position_embeddings_type": "rotary"},
+    "SeamlessM4TConfig": {"position_embeddings_type": "rotary", "feature_projection_input_dim": 160},
+    "NemotronConfig": {"head_dim": 16, "num_key_value_heads": 2},
+    "IdeficsConfig": {},
 }
 """Per config class, by a pattern of its name."""
 
@@ -382,7 +385,7 @@ def _input(name: str, config: Any, generator: torch.Generator, picture: str) -> 
     if name == "pixel_position_ids":
         return torch.cartesian_prod(torch.arange(4), torch.arange(4))[None].expand(2, -1, -1)
     if name == "input_features":
-        bins = _get(config, "num_mel_bins", "feature_size", "mel_bins", default=80)
+        bins = _get(config, "feature_projection_input_dim", "num_mel_bins", "feature_size", "mel_bins", default=80)
         return normal(2, bins, 32) if picture == "rows" else normal(2, 32, bins)
     if name == "input_values":
         return normal(2, 1, 1600) if picture == "image" else normal(2, 1600)
@@ -455,3 +458,120 @@ def working(unit: Unit, run: Any) -> tuple[nn.Module, dict[str, Any]]:
 
 
 _SHAPED = ("pixel_values", "hidden_states", "input_features", "input_values")
+
+
+@dataclass(frozen=True)
+class Alone:
+    """A class that rotates, to run by itself where the whole model cannot be built."""
+
+    file: str
+    model: type
+
+    @property
+    def name(self) -> str:
+        """The class's own name."""
+        return self.model.__name__ + " alone"
+
+
+def config_classes(file: str) -> list[Any]:
+    """The config classes of a file's models, and of their parts."""
+    found: list[Any] = []
+
+    def add(cls: Any) -> None:
+        if isinstance(cls, type) and cls not in found:
+            found.append(cls)
+            for part in (getattr(cls, "sub_configs", None) or {}).values():
+                add(part)
+
+    for unit in units(file):
+        add(unit.config)
+    return found
+
+
+def working_alone(
+    part: Alone, run: Any, interleaved: bool = False
+) -> tuple[nn.Module, dict[str, Any]]:
+    """The class by itself, with tables of random angles, and inputs for which it works.
+
+    ``interleaved`` tables hold the two copies of an angle side by side.
+
+    Raises:
+        Exception: nothing that was tried worked; the first failure.
+    """
+    first: Exception = ValueError("no config of its own fits")
+    for config_class in config_classes(part.file):
+        try:
+            model = _built_alone(part.model, tiny_config(config_class))
+        except Exception as error:
+            first = first if str(error).startswith("AutoConfig") else error
+            continue
+        for attempt in _attempts_alone(model, interleaved):
+            try:
+                run(model, attempt)
+            except Exception as error:
+                first = error
+            else:
+                return model, attempt
+    raise first
+
+
+def _built_alone(cls: Any, config: Any) -> nn.Module:
+    torch.manual_seed(0)
+    known = {
+        "config": config,
+        "atom_config": getattr(config, "atom_encoder", config),
+        "layer_idx": 0,
+        "layer_type": "full_attention",
+        "dim": 64,
+        "hidden_size": 64,
+        "num_heads": 4,
+        "kv_in_dim": 64,
+    }
+    required = [
+        name
+        for name, p in inspect.signature(cls.__init__).parameters.items()
+        if name != "self" and (p.default is p.empty or name == "layer_idx")
+    ]
+    model = cls(**{name: known[name] for name in required if name in known}).float().eval()
+    energise(model)
+    return model
+
+
+def _attempts_alone(model: nn.Module, interleaved: bool) -> Iterator[dict[str, Any]]:
+    """Inputs of several shapes, for the names that a forward has."""
+    generator = torch.Generator().manual_seed(0)
+    names = inspect.signature(model.forward).parameters
+    width = next(m.in_features for m in model.modules() if isinstance(m, nn.Linear))
+    main = next(iter(names))
+    shapes = ((2, TOKENS, width), (TOKENS, width), (2, 3, 4, width), (2, 1, TOKENS, width))
+    for shape in (*shapes, (2, width, 3, 4)):
+        x = torch.randn(shape, generator=generator)
+        for lanes in (16, 8, 32, 4, 64, 128):
+            for lead in ((2, TOKENS), (TOKENS,), (1, TOKENS)):
+                tables = _tables((*lead, lanes), generator, interleaved)
+                given: dict[str, Any] = {main: x}
+                for name in names:
+                    if name in _ALONE:
+                        given[name] = _ALONE[name](x, tables)
+                yield given
+
+
+def _tables(
+    shape: tuple[int, ...], generator: torch.Generator, interleaved: bool
+) -> tuple[Tensor, Tensor]:
+    angles = torch.randn((*shape[:-1], shape[-1] // 2), generator=generator)
+    angles = angles.repeat_interleave(2, -1) if interleaved else torch.cat((angles, angles), -1)
+    return angles.cos(), angles.sin()
+
+
+_ALONE: dict[str, Any] = {
+    "position_embeddings": lambda x, tables: tables,
+    "attention_mask": lambda x, tables: None,
+    "cu_seqlens": lambda x, tables: torch.tensor([0, TOKENS], dtype=torch.int32),
+    "key": lambda x, tables: x + 1,
+    "value": lambda x, tables: x,
+    "context_hidden_states": lambda x, tables: x[:, :4],
+    "layer_idx": lambda x, tables: 0,
+    "position_embeddings_k": lambda x, tables: tables,
+    "rope_k_repeat": lambda x, tables: 1,
+}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, wraps
-from types import FunctionType, MethodType
+from types import MethodType
 from typing import Any
 
 import torch
@@ -22,8 +22,10 @@ STATE = "_ropewalk_place"
 ORIGINAL = "_ropewalk_original"
 
 
-def _method(original: FunctionType, new: FunctionType) -> Callable[..., Any]:
+def _method(original: Any, new: Callable[..., Any]) -> Any:
     """``new`` at the module's place; ``original`` where the place was left."""
+    if isinstance(original, staticmethod):
+        return staticmethod(new)
 
     @wraps(original)
     def method(self: nn.Module, *args: Any, **given: Any) -> Any:

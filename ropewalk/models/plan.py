@@ -9,6 +9,7 @@ ones. Whatever else looks rotary is kept as it is and noted with the reason.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -18,10 +19,12 @@ from typing import Any
 from torch import nn
 
 from ropewalk.models.idiom import fused_in
+from ropewalk.models.methods import written_out
 from ropewalk.models.recognise import Rotation, recognised
 from ropewalk.models.rewrite import global_names, other_uses, rewritten
 from ropewalk.models.roles import looks_rotary
 
+_ROTATES = re.compile(r"apply_rot|rotate_(quer|key)", re.IGNORECASE)
 _FOUNDATIONS = ("torch.", "transformers.modeling_utils", "transformers.modeling_layers")
 
 
@@ -38,7 +41,7 @@ class Finding:
 class Plan:
     """The methods of a class that are replaced, and every rotary function found in it."""
 
-    methods: dict[str, tuple[FunctionType, FunctionType]] = field(default_factory=dict)
+    methods: dict[str, tuple[Any, Callable[..., Any]]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -53,24 +56,44 @@ def plan(cls: type) -> Plan:
     """What can be fused in the methods of ``cls``."""
     made = Plan()
     follow = _Follow(made.findings)
-    for name, method in _methods(cls).items():
+    methods = _methods(cls)
+    for name, method in methods.items():
+        if isinstance(method, staticmethod):
+            continue
         follow.home = inspect.unwrap(method).__globals__
         new = rewritten(method, follow)
         if new is not None:
             made.methods[name] = (method, new)
         follow.note_mixed(method)
+    for name, method in methods.items():
+        if name not in made.methods and _ROTATES.search(name):
+            _written_out(made, name, method)
+    if made.methods and "forward" not in made.methods and isinstance(methods.get("forward"), FunctionType):
+        made.methods["forward"] = (methods["forward"], methods["forward"])
     return made
 
 
-def _methods(cls: type) -> dict[str, FunctionType]:
-    """The plain methods that an instance has, but for those of the base libraries."""
-    found: dict[str, FunctionType] = {}
+def _written_out(made: Plan, name: str, method: FunctionType | staticmethod[..., Any]) -> None:
+    """Replace a method that itself rotates, or note it."""
+    function = method.__func__ if isinstance(method, staticmethod) else method
+    writing = written_out(function) if isinstance(function, FunctionType) else None
+    if writing is not None:
+        made.methods[name] = (method, writing.fused)
+        made.findings.append(Finding(name, str(writing.form)))
+    elif not made.findings:
+        made.findings.append(Finding(name, None, "it rotates in a way of its own"))
+
+
+def _methods(cls: type) -> dict[str, FunctionType | staticmethod[..., Any]]:
+    """The methods that an instance has, but for those of the base libraries."""
+    found: dict[str, FunctionType | staticmethod[..., Any]] = {}
     seen: set[str] = set()
     for base in cls.__mro__:
         if base in (object, nn.Module) or base.__module__.startswith(_FOUNDATIONS):
             continue
         for name, value in vars(base).items():
-            if name not in seen and isinstance(value, FunctionType) and name != "__init__":
+            kind = (FunctionType, staticmethod)
+            if name not in seen and isinstance(value, kind) and name != "__init__":
                 found[name] = value
             seen.add(name)
     return found
