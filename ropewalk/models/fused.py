@@ -85,7 +85,7 @@ def fuse(module: nn.Module) -> Place:
     assert fused is not None
     module.__class__ = fused
     place = module.__dict__[STATE] = Place()
-    _rebind(module, {old: getattr(fused, name) for name, (old, _) in plan(cls).methods.items()})
+    rebind(module, {old: getattr(fused, name) for name, (old, _) in plan(cls).methods.items()})
     return place
 
 
@@ -97,13 +97,27 @@ def restore(module: nn.Module) -> None:
     module.__class__ = cls
     del module.__dict__[STATE]
     back = {vars(fused)[name]: old for name, (old, _) in plan(cls).methods.items()}
-    _rebind(module, back)
+    rebind(module, back)
 
 
-def _rebind(module: nn.Module, functions: dict[Any, Any]) -> None:
+def rebind(module: nn.Module, functions: dict[Any, Any]) -> None:
     """Point the module's own bound methods, as hooks keep them, to other functions."""
     for name, value in list(module.__dict__.items()):
         if isinstance(value, MethodType) and value.__self__ is module:
             new = functions.get(value.__func__)
             if new is not None:
                 module.__dict__[name] = MethodType(new, module)
+
+
+def replaced(module: nn.Module, forward: Any) -> str | None:
+    """Why a new forward of ``module`` in place of ``forward`` would not run, if it would not.
+
+    Hooks that wrap a forward keep the method they wrap beside it, which :func:`rebind` changes.
+    """
+    own = module.__dict__
+    if "forward" not in own:
+        return None
+    kept = [v for v in own.values() if isinstance(v, MethodType) and v.__self__ is module]
+    if any(method.__func__ is forward for method in kept):
+        return None
+    return "its forward was replaced by another on this instance"

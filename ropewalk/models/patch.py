@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from types import MethodType
-
 from torch import nn
 
-from ropewalk.models.fused import ORIGINAL, fuse, fused_class, original_class, place_of, restore
+from ropewalk.models.exact import make_exact, restore_tables
+from ropewalk.models.fused import ORIGINAL, fuse, fused_class, original_class, place_of, replaced, restore
 from ropewalk.models.places import Place
 from ropewalk.models.plan import plan
 from ropewalk.models.report import Entry, Report
 
 
-def patch(model: nn.Module) -> Report:
+def patch(model: nn.Module, *, exact: bool = False) -> Report:
     """Replace every rotation of q and k in ``model`` by ropewalk's, with the model's own tables.
 
     What changes is rounding: the rotation is computed in float32 or wider and rounded once. Each
@@ -21,18 +20,22 @@ def patch(model: nn.Module) -> Report:
 
     Args:
         model: a loaded model, or any of its modules; on any device, in any dtype.
+        exact: also take the tables from exact phases (see :mod:`ropewalk.models.exact`). For models
+            that are trained anew: it changes the angles, by as much as the report says.
 
     Returns:
         A :class:`Report`: which functions were fused in which modules, and what was left and why.
 
     Raises:
-        TypeError: ``model`` is not a module.
+        TypeError: ``model`` is not a module, or ``exact`` is not a bool.
     """
     _require_module(model)
+    if not isinstance(exact, bool):
+        raise TypeError(f"exact={exact!r} must be True or False")
     report = Report(type(model).__name__)
     entries: dict[tuple[type, str], Entry] = {}
     for name, module in model.named_modules():
-        cls = original_class(module) or type(module)
+        cls = getattr(type(module), ORIGINAL, type(module))
         place = _fused(module)
         for finding in plan(cls).findings:
             key = (cls, finding.function)
@@ -41,31 +44,22 @@ def patch(model: nn.Module) -> Report:
                     finding.function, cls.__name__, finding.form, finding.reason
                 )
             entries[key].modules.append(name)
-            entries[key].places.append(place or Place(left=_replaced(module)))
+            entries[key].places.append(place or Place())
     report.entries = list(entries.values())
+    if exact:
+        report.tables = make_exact(model)
     return report
 
 
 def _fused(module: nn.Module) -> Place | None:
     """The place of ``module``, fused if it can be and is not yet."""
-    if original_class(module) is None and fused_class(type(module)) is not None:
-        return None if _replaced(module) else fuse(module)
-    return place_of(module)
-
-
-def _replaced(module: nn.Module) -> str | None:
-    """Why the rewritten forward of ``module`` would not run, if it would not.
-
-    Hooks that wrap a forward keep the method they wrap beside it, and are given the fused one.
-    """
-    own = module.__dict__
-    methods = plan(type(module)).methods
-    if "forward" not in own or "forward" not in methods:
+    cls = type(module)
+    if getattr(cls, ORIGINAL, None) is not None:
+        return place_of(module)
+    if fused_class(cls) is None:
         return None
-    kept = [v for v in own.values() if isinstance(v, MethodType) and v.__self__ is module]
-    if any(method.__func__ is methods["forward"][0] for method in kept):
-        return None
-    return "its forward was replaced by another on this instance"
+    reason = replaced(module, plan(cls).methods["forward"][0])
+    return fuse(module) if reason is None else Place(left=reason)
 
 
 def unpatch(model: nn.Module) -> int:
@@ -81,6 +75,8 @@ def unpatch(model: nn.Module) -> int:
     _require_module(model)
     restored = 0
     for name, module in model.named_modules():
+        if restore_tables(module):
+            restored += 1
         if original_class(module) is not None:
             restore(module)
             restored += 1
