@@ -82,6 +82,11 @@ def modeling_files() -> list[str]:
     ]
 
 
+def file_of(name: str) -> str:
+    """The modeling file of an architecture, by the name of its folder."""
+    return next(file for file in modeling_files() if file.split("/")[0] == name)
+
+
 def load(file: str) -> Any:
     """The module of a modeling file."""
     return importlib.import_module("transformers.models." + file.replace("/", "."))

@@ -14,6 +14,8 @@ from typing import Any
 
 _CALLED_SO = re.compile(r"rotary|rotate_[a-z]*(quer|key)|apply_rot", re.IGNORECASE)
 _TABLE_AXIS = re.compile(r"unsqueeze")
+_COS = re.compile(r"(?:^|_)cos(?:ine)?s?(?:_|$)|^cos", re.IGNORECASE)
+_SIN = re.compile(r"(?:^|_)sin(?:e)?s?(?:_|$)", re.IGNORECASE)
 _FREQS = re.compile(r"freqs?_?(ci|cis|complex)|^freqs$")
 
 
@@ -59,8 +61,8 @@ def roles_of(function: Callable[..., Any]) -> Roles | None:
     parameters = _parameters(function)
     if any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for _, p in parameters):
         return None
-    cos = [n for n, _ in parameters if "cos" in n.lower()]
-    sin = [n for n, _ in parameters if "sin" in n.lower()]
+    cos = [n for n, _ in parameters if _COS.search(n)]
+    sin = [n for n, _ in parameters if _SIN.search(n)]
     freqs = [n for n, _ in parameters if _FREQS.search(n.lower())]
     tables = (cos[0], sin[0]) if len(cos) == len(sin) == 1 else tuple(freqs)
     if len(tables) != (2 if cos else 1):
