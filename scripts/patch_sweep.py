@@ -60,7 +60,7 @@ class Recorder:
     def __init__(self) -> None:
         self.places: list[Any] = []
 
-    def __call__(self, *args: Any) -> torch.Tensor:
+    def __call__(self, *args: Any) -> tuple[torch.Tensor, ...]:
         self.places.append(places.here())
         return forms.turned(*args)
 
@@ -108,7 +108,7 @@ def compare(
     ran = {owner[id(place)] for place in recorder.places}
     if not ran:
         raise NothingRan("no rotation ran")
-    with replaced_turn(lambda x, *_: x):
+    with replaced_turn(lambda tensors, *_: tensors):
         effect = difference(before, run(model, given))
     row.ran |= ran
     row.units.append(unit.name)

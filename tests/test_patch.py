@@ -136,7 +136,7 @@ def seen(module: nn.Module, *args: Any) -> tuple[Tensor, list[str]]:
     ways: list[str] = []
     pairs, copies = forms._by_pairs, forms._by_both_copies
 
-    def by_pairs(*a: Any) -> Tensor:
+    def by_pairs(*a: Any) -> Any:
         ways.append("fused")
         return pairs(*a)
 
@@ -656,7 +656,7 @@ def test_the_sweep_sees_a_wrong_sign(monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("transformers")
     sweep = scripts()
     right = forms._by_pairs
-    monkeypatch.setattr(forms, "_by_pairs", lambda x, cos, sin, *r: right(x, cos, -sin, *r))
+    monkeypatch.setattr(forms, "_by_pairs", lambda xs, cos, sin, form: right(xs, cos, -sin, form))
     assert sweep.sweep(sweep.tiny_models.file_of("llama")).error > 1e-3
 
 

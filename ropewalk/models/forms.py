@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from ropewalk.kernels import rotate_by
-from ropewalk.kernels.lanes import join, pair_slices
+from ropewalk.kernels.lanes import join
 from ropewalk.kernels.plain import compute_dtype
-from ropewalk.models.places import here
+from ropewalk.models.places import Place, here
 
 
 @dataclass(frozen=True)
@@ -57,28 +57,34 @@ def shapes() -> Iterator[Form]:
             yield Form(layout, tables, order, side, sign)
 
 
-def turned(x: Tensor, cos: Tensor, sin: Tensor, form: Form, function: str) -> Tensor:
-    """x rotated as ``form`` says.
+def turned(
+    tensors: tuple[Tensor, ...], cos: Tensor, sin: Tensor, form: Form, function: str
+) -> tuple[Tensor, ...]:
+    """The tensors, each rotated as ``form`` says.
 
     Args:
-        x: a real floating tensor with any dimensions before its lanes.
-        cos, sin: tables whose dimensions before the last broadcast over those of x.
+        tensors: real floating tensors with any dimensions before their lanes.
+        cos, sin: tables whose dimensions before the last broadcast over those of the tensors.
         form: how the model writes it.
         function: the model's function, by which a place remembers that the copies agree.
     """
-    if form.dtype == "promoted":
-        x = x.to(torch.promote_types(x.dtype, cos.dtype))
     if form.sign < 0:
         sin = -sin
-    x = _grown(x, cos)
-    cosines, sines = _copies(cos, form), _copies(sin, form)
-    pairs = cosines[0].shape[-1]
-    offset = x.shape[-1] - 2 * pairs if form.side == "trailing" else 0
-    if len(cosines) > 1 and not _agree(cosines, sines, function):
-        result = _by_both_copies(x, cosines, sines, form.layout, offset)
-    else:
-        result = _by_pairs(x, cosines[0], sines[0], form.layout, offset)
-    return _sorted(result, offset, pairs) if form.order == "sorted" else result
+    tensors = tuple(_grown(_promoted(x, cos, form), cos) for x in tensors)
+    place = here()
+    if form.tables == "both" and not (place is not None and _trusted(place, cos, sin, form, function)):
+        return tuple(_by_both_copies(x, cos, sin, form) for x in tensors)
+    cos, sin = (_first(t, form) for t in (cos, sin))
+    results = _by_pairs(tensors, cos, sin, form)
+    if form.order == "sorted":
+        return tuple(_sorted(x, _offset(x, cos.shape[-1], form), cos.shape[-1]) for x in results)
+    return results
+
+
+def _promoted(x: Tensor, table: Tensor, form: Form) -> Tensor:
+    if form.dtype == "input" or x.dtype == table.dtype:
+        return x
+    return x.to(torch.promote_types(x.dtype, table.dtype))
 
 
 def _grown(x: Tensor, table: Tensor) -> Tensor:
@@ -91,43 +97,69 @@ def _grown(x: Tensor, table: Tensor) -> Tensor:
     return x.expand(*torch.broadcast_shapes(own, rows), x.shape[-1])
 
 
-def _copies(table: Tensor, form: Form) -> tuple[Tensor, ...]:
+def _offset(x: Tensor, pairs: int, form: Form) -> int:
+    """The first rotated lane of x."""
+    return x.shape[-1] - 2 * pairs if form.side == "trailing" else 0
+
+
+def _first(table: Tensor, form: Form) -> Tensor:
+    """One angle a pair."""
     if form.tables == "pairs":
-        return (table,)
-    half = table.shape[-1] // 2
-    if form.tables == "first":
-        return (table[..., :half],)
-    if form.layout == "half":
-        return table[..., :half], table[..., half:]
-    return table[..., 0::2], table[..., 1::2]
+        return table
+    if form.tables == "both" and form.layout == "interleaved":
+        return table[..., 0::2]
+    return table[..., : table.shape[-1] // 2]
 
 
-def _agree(cosines: tuple[Tensor, ...], sines: tuple[Tensor, ...], function: str) -> bool:
-    place = here()
-    if place is None:
-        return False
-    return place.trusts(function, ((cosines[0], cosines[1]), (sines[0], sines[1])))
+def _second(table: Tensor, form: Form) -> Tensor:
+    """The other copy of each angle, in tables of both."""
+    return table[..., 1::2] if form.layout == "interleaved" else table[..., table.shape[-1] // 2 :]
 
 
-def _by_both_copies(
-    x: Tensor, cosines: tuple[Tensor, ...], sines: tuple[Tensor, ...], layout: str, offset: int
-) -> Tensor:
+def _trusted(place: Place, cos: Tensor, sin: Tensor, form: Form, function: str) -> bool:
+    """Whether the first copy of each angle may stand for both."""
+    return function in place.agreed or place.compares(
+        function, tuple((_first(t, form), _second(t, form)) for t in (cos, sin))
+    )
+
+
+def _by_both_copies(x: Tensor, cos: Tensor, sin: Tensor, form: Form) -> Tensor:
+    """x rotated by tables whose copies may differ, in plain arithmetic."""
     wide = compute_dtype(x.dtype)
-    lanes = pair_slices(x.shape[-1], cosines[0].shape[-1], layout, offset, "standard")
+    (c1, c2), (s1, s2) = ((_first(t, form), _second(t, form)) for t in (cos, sin))
+    pairs = c1.shape[-1]
+    start = _offset(x, pairs, form)
+    end = start + 2 * pairs
+    middle = start + pairs
+    lanes = (
+        (slice(start, end, 2), slice(start + 1, end, 2))
+        if form.layout == "interleaved"
+        else (slice(start, middle), slice(middle, end))
+    )
     first, second = x[..., lanes[0]].to(wide), x[..., lanes[1]].to(wide)
-    (c1, c2), (s1, s2) = (tuple(t.to(wide) for t in pair) for pair in (cosines, sines))
+    c1, c2, s1, s2 = (t.to(wide) for t in (c1, c2, s1, s2))
     return join(x, first * c1 - second * s1, second * c2 + first * s2, lanes)
 
 
-def _by_pairs(x: Tensor, cos: Tensor, sin: Tensor, layout: str, offset: int) -> Tensor:
-    """rotate_by, whose tables run along the last but one dimension of x or with it."""
-    missing = x.dim() - cos.dim()
-    if missing and cos.dim() != 2:
-        cos, sin = (t[(None,) * missing] for t in (cos, sin))
-    if cos.dim() > 2 and cos.shape[-2] == 1 and x.shape[-2] != 1:
-        x, cos, sin = (t.transpose(-2, -3) for t in (x, cos, sin))
-        return rotate_by(x, cos, sin, layout=layout, lane_offset=offset).transpose(-2, -3)
-    return rotate_by(x, cos, sin, layout=layout, lane_offset=offset)
+def _by_pairs(
+    tensors: tuple[Tensor, ...], cos: Tensor, sin: Tensor, form: Form
+) -> tuple[Tensor, ...]:
+    """The fused rotation. Its tokens are the last but one dimension, so heads there change places."""
+    x, *more = tensors
+    if any(t.dim() != x.dim() or t.shape[-1] != x.shape[-1] for t in more):
+        return tuple(y for t in tensors for y in _by_pairs((t,), cos, sin, form))
+    if cos.dim() not in (2, x.dim()):
+        missing = (None,) * (x.dim() - cos.dim())
+        cos, sin = cos[missing], sin[missing]
+    offset = _offset(x, cos.shape[-1], form)
+    swapped = cos.dim() > 2 and cos.shape[-2] == 1 and x.shape[-2] != 1
+    if swapped:
+        cos, sin = cos.transpose(-2, -3), sin.transpose(-2, -3)
+        tensors = tuple(t.transpose(-2, -3) for t in tensors)
+    results = tuple(
+        rotate_by(t, cos, sin, layout=form.layout, lane_offset=offset) for t in tensors
+    )
+    return tuple(t.transpose(-2, -3) for t in results) if swapped else results
 
 
 def _sorted(x: Tensor, offset: int, pairs: int) -> Tensor:

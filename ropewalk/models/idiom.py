@@ -35,7 +35,7 @@ class Turn:
                 f"{function}: cos {tuple(cos.shape)} and sin {tuple(sin.shape)} must be alike and "
                 f"as wide as x {tuple(x.shape)}"
             )
-        return turned(x, cos, sin, self.form, function)
+        return turned((x,), cos, sin, self.form, function)[0]
 
     def __reduce__(self) -> Any:
         return Turn, (self.form,)

@@ -27,7 +27,8 @@ def _flat_heads(self: Any, hidden_states: Tensor, relative_position_embeddings: 
     batch, tokens, width = hidden_states.shape
     cos, sin = relative_position_embeddings[:, :tokens, 0]
     x = hidden_states.view(batch, tokens, self.num_heads, self.head_size)
-    return turned(x, cos, sin, _HALF, "_apply_rotary_embedding").reshape(batch, tokens, width)
+    (y,) = turned((x,), cos, sin, _HALF, "_apply_rotary_embedding")
+    return y.reshape(batch, tokens, width)
 
 
 def _sin_cos_side_by_side(
@@ -38,9 +39,8 @@ def _sin_cos_side_by_side(
 ) -> tuple[Tensor, ...]:
     """q, k and perhaps v by one table that holds sin in its first half and cos in its second."""
     sin, cos = sinusoidal_pos.chunk(2, dim=-1)
-    layers = (query_layer, key_layer, value_layer)
-    name = "apply_rotary_position_embeddings"
-    return tuple(turned(x, cos, sin, _PAIRS, name) for x in layers if x is not None)
+    layers = tuple(x for x in (query_layer, key_layer, value_layer) if x is not None)
+    return turned(layers, cos, sin, _PAIRS, "apply_rotary_position_embeddings")
 
 
 @dataclass(frozen=True)

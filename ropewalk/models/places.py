@@ -26,10 +26,8 @@ class Place:
     agreed: set[str] = field(default_factory=set)
     left: str | None = None
 
-    def trusts(self, function: str, copies: tuple[tuple[Tensor, Tensor], ...]) -> bool:
-        """Whether the first copy of each table may stand for the second, in ``function``."""
-        if function in self.agreed:
-            return True
+    def compares(self, function: str, copies: tuple[tuple[Tensor, Tensor], ...]) -> bool:
+        """Whether the two copies in each of these tables of ``function`` are the same."""
         if self.left is not None or not all(_readable(t) for pair in copies for t in pair):
             return False
         for first, second in copies:

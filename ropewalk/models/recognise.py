@@ -53,15 +53,13 @@ class Rotation:
         axis = self.axis if roles.axis is None else bound[roles.axis]
         tables = [bound[name] for name in roles.tables]
         cos, sin = tables if len(tables) == 2 else (tables[0].real, tables[0].imag)
-        tensors = [bound[name] for name in roles.tensors]
         if axis is not None:
             cos, sin = cos.unsqueeze(axis), sin.unsqueeze(axis)
-        name = self.function.__name__
-        results = tuple(
-            None if x is None else turned(x, cos, sin, self.form, name) for x in tensors
-        )
-        alone = len(results) == 1 or (self.bare and results[1] is None)
-        return results[0] if alone else results
+        given_tensors = tuple(x for n in roles.tensors if (x := bound[n]) is not None)
+        results = turned(given_tensors, cos, sin, self.form, self.function.__name__)
+        if len(given_tensors) == len(roles.tensors):
+            return results if len(results) > 1 else results[0]
+        return results[0] if self.bare else (results[0], None)
 
     def __repr__(self) -> str:
         return f"<ropewalk for {self.__module__}.{self.__name__}: {self.form}>"
