@@ -290,11 +290,20 @@ HINTS: dict[str, dict[str, Any]] = {
     "VJEPA2Config": {"crop_size": 32, "frames_per_clip": 4, "pred_num_attention_heads": 4},
     "VoxtralRealtimeEncoderConfig": {"sliding_window": 8},
     "EsmFold2AtomEncoderConfig": {"hidden_size": 128, "num_attention_heads": 4, "head_dim": 32},
+    "Dots3Note.*Config": {"per_layer_config": OMIT, "adapter_input_size": 64},
     "EfficientLoFTRConfig": {"hidden_size": OMIT, "num_attention_heads": 8},
     "Inkling2VisionConfig": {"patch_size": 4, "posemb_grid_size": 8},
     "Kimi_K25VisionConfig": {"patch_size": 4, "pos_emb_height": 8, "pos_emb_width": 8},
     "MiniMaxM3VLVisionConfig": {"image_size": 56},
-    "Llama4VisionConfig": {"image_size": 56, "patch_size": 14},
+    "Llama4VisionConfig": {
+        "image_size": 56,
+        "patch_size": 14,
+        "intermediate_size": 64,
+        "projector_input_dim": 64,
+        "projector_output_dim": 64,
+        "vision_output_dim": 64,
+        "pixel_shuffle_ratio": 0.5,
+    },
     "MoonshineStreamingConfig": {"num_key_value_heads": 4},
     "RoFormerConfig": {"embedding_size": 64},
     "Wav2Vec2BertConfig|Wav2Vec2ConformerConfig": {"position_embeddings_type": "rotary"},
@@ -485,8 +494,11 @@ def config_classes(file: str) -> list[Any]:
     def add(cls: Any) -> None:
         if isinstance(cls, type) and cls not in found:
             found.append(cls)
-            for part in (getattr(cls, "sub_configs", None) or {}).values():
-                add(part)
+            for name, part in (getattr(cls, "sub_configs", None) or {}).items():
+                if part.__name__ == "AutoConfig":
+                    add(type(getattr(cls(), name, None)))
+                else:
+                    add(part)
 
     for unit in units(file):
         add(unit.config)
@@ -535,7 +547,7 @@ def _built_alone(cls: Any, config: Any) -> nn.Module:
     required = [
         name
         for name, p in inspect.signature(cls.__init__).parameters.items()
-        if name != "self" and (p.default is p.empty or name == "layer_idx")
+        if name != "self" and (p.default is p.empty or name in ("layer_idx", "config"))
     ]
     model = cls(**{name: known[name] for name in required if name in known}).float().eval()
     energise(model)
@@ -549,10 +561,10 @@ def _attempts_alone(model: nn.Module, interleaved: bool) -> Iterator[dict[str, A
     width = next(m.in_features for m in model.modules() if isinstance(m, nn.Linear))
     main = next(iter(names))
     shapes = ((2, TOKENS, width), (TOKENS, width), (2, 3, 4, width), (2, 1, TOKENS, width))
-    for shape in (*shapes, (2, width, 3, 4)):
+    for shape in (*shapes, (2, width, 3, 4), (2, 256, 4, 3)):
         x = torch.randn(shape, generator=generator)
         for lanes in (16, 8, 32, 4, 64, 128):
-            for lead in ((2, TOKENS), (TOKENS,), (1, TOKENS)):
+            for lead in ((1, TOKENS), (TOKENS,), (2, TOKENS), (1, 2 * TOKENS), (1, 4)):
                 tables = _tables((*lead, lanes), generator, interleaved)
                 given: dict[str, Any] = {main: x}
                 for name in names:
@@ -575,8 +587,12 @@ _ALONE: dict[str, Any] = {
     "cu_seqlens": lambda x, tables: torch.tensor([0, TOKENS], dtype=torch.int32),
     "key": lambda x, tables: x + 1,
     "value": lambda x, tables: x,
-    "context_hidden_states": lambda x, tables: x[:, :4],
+    "context_hidden_states": lambda x, tables: x,
     "layer_idx": lambda x, tables: 0,
+    "cache": lambda x, tables: None,
+    "position_ids": lambda x, tables: torch.arange(TOKENS)[None],
+    "rotary_pos_emb": lambda x, tables: torch.atan2(tables[1], tables[0]),
+    "freqs_ci": lambda x, tables: torch.complex(*(t[..., : t.shape[-1] // 2] for t in tables)),
     "position_embeddings_k": lambda x, tables: tables,
     "rope_k_repeat": lambda x, tables: 1,
 }

@@ -89,6 +89,11 @@ def integers_out(q, k, cos, sin, unsqueeze_dim=1):
     return q.to(torch.float64), k.to(torch.float32)
 
 
+def spin_unless_wide(q, k, cos, sin, unsqueeze_dim=1):
+    q, k = spin(q, k, cos, sin, unsqueeze_dim)
+    return (q, k) if q.shape[-1] < 64 else (-q, k)
+
+
 # ---- modules ------------------------------------------------------------------------------------
 
 

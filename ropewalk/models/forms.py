@@ -90,11 +90,13 @@ def _promoted(x: Tensor, table: Tensor, form: Form) -> Tensor:
 def _grown(x: Tensor, table: Tensor) -> Tensor:
     """x expanded where a table has more rows or dimensions, as products expand."""
     own, rows = x.shape[:-1], table.shape[:-1]
-    if len(rows) <= len(own) and all(
-        t == n or t == 1 for t, n in zip(rows[::-1], own[::-1], strict=False)
-    ):
-        return x
-    return x.expand(*torch.broadcast_shapes(own, rows), x.shape[-1])
+    more = len(own) - len(rows)
+    if more < 0:
+        return x.expand(*torch.broadcast_shapes(own, rows), x.shape[-1])
+    for i, n in enumerate(rows):
+        if n != 1 and n != own[more + i]:
+            return x.expand(*torch.broadcast_shapes(own, rows), x.shape[-1])
+    return x
 
 
 def _offset(x: Tensor, pairs: int, form: Form) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ropewalk.models.places import Place, at
+from ropewalk.models.places import Place, enter, leave
 from ropewalk.models.plan import plan
 
 STATE = "_ropewalk_place"
@@ -34,8 +34,11 @@ def _method(original: Any, new: Callable[..., Any]) -> Any:
             return original(self, *args, **given)
         if torch.compiler.is_compiling():
             return new(self, *args, **given)
-        with at(place):
+        token = enter(place)
+        try:
             return new(self, *args, **given)
+        finally:
+            leave(token)
 
     return method
 

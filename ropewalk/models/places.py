@@ -28,7 +28,7 @@ class Place:
 
     def compares(self, function: str, copies: tuple[tuple[Tensor, Tensor], ...]) -> bool:
         """Whether the two copies in each of these tables of ``function`` are the same."""
-        if self.left is not None or not all(_readable(t) for pair in copies for t in pair):
+        if self.left is not None or not all(readable(t) for pair in copies for t in pair):
             return False
         for first, second in copies:
             if not torch.equal(first, second):
@@ -44,8 +44,8 @@ class Place:
         return True
 
 
-def _readable(table: Tensor) -> bool:
-    """Whether the numbers of a table can be read now: no fake, meta or transformed tensor."""
+def readable(table: Tensor) -> bool:
+    """Whether a tensor's numbers can be read now: it is not fake, on meta, or transformed."""
     return (
         not isinstance(table, FakeTensor)
         and table.device.type != "meta"
@@ -55,6 +55,8 @@ def _readable(table: Tensor) -> bool:
 
 
 _HERE: ContextVar[Place | None] = ContextVar("ropewalk_place", default=None)
+enter, leave = _HERE.set, _HERE.reset
+"""Let a method run at a place, and end that; :func:`at` does both."""
 
 
 def here() -> Place | None:
@@ -63,10 +65,10 @@ def here() -> Place | None:
 
 
 @contextmanager
-def at(place: Place) -> Iterator[None]:
-    """Run a block at ``place``."""
-    token = _HERE.set(place)
+def at(place: Place | None) -> Iterator[None]:
+    """Run a block at ``place``, or at none."""
+    token = enter(place)
     try:
         yield
     finally:
-        _HERE.reset(token)
+        leave(token)

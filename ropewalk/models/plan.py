@@ -20,9 +20,10 @@ from torch import nn
 
 from ropewalk.models.idiom import fused_in
 from ropewalk.models.methods import written_out
-from ropewalk.models.recognise import Rotation, recognised
+from ropewalk.models.recognise import recognised
 from ropewalk.models.rewrite import global_names, other_uses, rewritten
 from ropewalk.models.roles import looks_rotary
+from ropewalk.models.rotation import Rotation
 
 _ROTATES = re.compile(r"apply_rot|rotate_(quer|key)", re.IGNORECASE)
 _FOUNDATIONS = ("torch.", "transformers.modeling_utils", "transformers.modeling_layers")

@@ -12,63 +12,23 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import wraps
 from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ropewalk.models.forms import Form, shapes, turned
+from ropewalk.models.forms import Form, shapes
 from ropewalk.models.places import Place, at
 from ropewalk.models.roles import Roles, roles_of
+from ropewalk.models.rotation import SECOND, Rotation
 
 HEAD_DIM = 16
-_AXES = (1, -2, None, 0)
+_AXES = (1, -2, None, 0, SECOND)
 _HEADS_FIRST, _TOKENS_FIRST = (3, 2, 5), (3, 5, 2)
 _TOLERANCE = 1e-5
 """Of probes of order 1: functions may compute in float32 what they are given in float64."""
 _REFUSALS = (RuntimeError, IndexError, TypeError, ValueError, AttributeError)
-
-
-class Rotation:
-    """A model's rotary function with its form: called as that function, computed by ropewalk."""
-
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        roles: Roles,
-        form: Form,
-        axis: int | None,
-        bare: bool = False,
-    ):
-        wraps(function)(self)
-        self.function, self.roles, self.form, self.axis = function, roles, form, axis
-        self.bare = bare
-
-    def __call__(self, *args: Any, **given: Any) -> Any:
-        """The rotated tensors, as the model's function returns them."""
-        roles = self.roles
-        bound = roles.bind(args, given)
-        axis = self.axis if roles.axis is None else bound[roles.axis]
-        tables = [bound[name] for name in roles.tables]
-        cos, sin = tables if len(tables) == 2 else (tables[0].real, tables[0].imag)
-        if axis is not None:
-            cos, sin = cos.unsqueeze(axis), sin.unsqueeze(axis)
-        given_tensors = tuple(x for n in roles.tensors if (x := bound[n]) is not None)
-        results = turned(given_tensors, cos, sin, self.form, self.function.__name__)
-        if len(given_tensors) == len(roles.tensors):
-            return results if len(results) > 1 else results[0]
-        return results[0] if self.bare else (results[0], None)
-
-    def __repr__(self) -> str:
-        return f"<ropewalk for {self.__module__}.{self.__name__}: {self.form}>"
-
-    def __reduce__(self) -> Any:
-        return recognised, (self.function,)
-
-    def __deepcopy__(self, memo: Any) -> Rotation:
-        return self
 
 
 @dataclass(frozen=True)
@@ -113,6 +73,9 @@ def _probes(roles: Roles) -> Iterator[Probe]:
             (_HEADS_FIRST, (3, 1, 5)),
             (_HEADS_FIRST, (5,)),
             (_TOKENS_FIRST, (5,)),
+            (_HEADS_FIRST, (1, 5)),
+            (_TOKENS_FIRST, (1, 5)),
+            (_TOKENS_FIRST, (5, 1)),
             ((5, 2), (5,)),
             ((2, 5), (5,)),
             (longer, (3, 5)),
@@ -184,7 +147,8 @@ def _matches(
         if again is None:
             return False
         wanted = again
-    with at(Place(agreed={rotation.function.__name__} if probe.alike else set())):
+    place = Place(agreed={rotation.function.__name__}) if probe.alike else None
+    with at(place):
         given = _run(rotation, roles, probe, form=rotation.form)
     return given is not None and all(
         _near(mine, theirs)
