@@ -109,7 +109,7 @@ def units(file: str) -> Iterator[Unit]:
     from transformers import PreTrainedModel
 
     module = load(file)
-    classes = [
+    classes: list[Any] = [
         cls
         for cls in list(vars(module).values())
         if inspect.isclass(cls)
@@ -307,7 +307,10 @@ HINTS: dict[str, dict[str, Any]] = {
     "MoonshineStreamingConfig": {"num_key_value_heads": 4},
     "RoFormerConfig": {"embedding_size": 64},
     "Wav2Vec2BertConfig|Wav2Vec2ConformerConfig": {"position_embeddings_type": "rotary"},
-    "SeamlessM4TConfig": {"position_embeddings_type": "rotary", "feature_projection_input_dim": 160},
+    "SeamlessM4TConfig": {
+        "position_embeddings_type": "rotary",
+        "feature_projection_input_dim": 160,
+    },
     "NemotronConfig": {"head_dim": 16, "num_key_value_heads": 2},
     "IdeficsConfig": {},
 }
@@ -399,7 +402,14 @@ def _input(name: str, config: Any, generator: torch.Generator, picture: str) -> 
     if name == "pixel_position_ids":
         return torch.cartesian_prod(torch.arange(4), torch.arange(4))[None].expand(2, -1, -1)
     if name == "input_features":
-        bins = _get(config, "feature_projection_input_dim", "num_mel_bins", "feature_size", "mel_bins", default=80)
+        bins = _get(
+            config,
+            "feature_projection_input_dim",
+            "num_mel_bins",
+            "feature_size",
+            "mel_bins",
+            default=80,
+        )
         return normal(2, bins, 32) if picture == "rows" else normal(2, 32, bins)
     if name == "input_values":
         return normal(2, 1, 1600) if picture == "image" else normal(2, 1600)
@@ -516,9 +526,12 @@ def working_alone(
         Exception: nothing that was tried worked; the first failure.
     """
     first: Exception = ValueError("no config of its own fits")
-    for config_class in config_classes(part.file):
+    kinds = [(c, kind) for c in config_classes(part.file) for kind in ("eager", "sdpa")]
+    for config_class, attention in kinds:
         try:
-            model = _built_alone(part.model, tiny_config(config_class))
+            config = tiny_config(config_class)
+            config._attn_implementation = attention
+            model = _built_alone(part.model, config)
         except Exception as error:
             first = first if str(error).startswith("AutoConfig") else error
             continue

@@ -109,7 +109,7 @@ def make_exact(model: nn.Module) -> list[Table]:
         if made:
             _take_over(module, made, reports)
         found += reports
-    return found
+    return found or [Table("the model", None, None, 0, "no module in it has an inv_freq")]
 
 
 def _take_over(module: nn.Module, made: dict[str | None, Exact], reports: list[Table]) -> None:
@@ -161,7 +161,7 @@ def exact_class(cls: type) -> type:
 
 
 def _empty(cls: type) -> Any:
-    made = exact_class(cls)
+    made: Any = exact_class(cls)
     return made.__new__(made)
 
 
@@ -247,14 +247,18 @@ def _read_off(
     columns = list(zip(*rows, strict=True))
     pairs = list(dict.fromkeys(columns))
     freqs = tuple(tuple(pair[axis] for pair in pairs) for axis in range(axes))
-    spectrum = Spectrum(freqs, head_dim=2 * len(pairs), attention_factor=_factor(module, key, factor))
+    spectrum = Spectrum(
+        freqs, head_dim=2 * len(pairs), attention_factor=_factor(module, key, factor)
+    )
     index = tuple(pairs.index(column) for column in columns)
     return Exact(spectrum, index, first, cast, joined)
 
 
 def _factor(module: nn.Module, key: str | None, seen: float) -> float:
     """The module's own factor, where it is the one seen in its tables (in float32)."""
-    stated = getattr(module, "attention_scaling" if key is None else f"{key}_attention_scaling", None)
+    stated = getattr(
+        module, "attention_scaling" if key is None else f"{key}_attention_scaling", None
+    )
     known = isinstance(stated, (int, float)) and abs(stated - seen) <= 1e-6 * seen
     return float(stated) if known and stated is not None else seen
 

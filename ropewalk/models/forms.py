@@ -72,7 +72,9 @@ def turned(
         sin = -sin
     tensors = tuple(_grown(_promoted(x, cos, form), cos) for x in tensors)
     place = here()
-    if form.tables == "both" and not (place is not None and _trusted(place, cos, sin, form, function)):
+    if form.tables == "both" and not (
+        place is not None and _trusted(place, cos, sin, form, function)
+    ):
         return tuple(_by_both_copies(x, cos, sin, form) for x in tensors)
     cos, sin = (_first(t, form) for t in (cos, sin))
     results = _by_pairs(tensors, cos, sin, form)
@@ -146,7 +148,7 @@ def _by_both_copies(x: Tensor, cos: Tensor, sin: Tensor, form: Form) -> Tensor:
 def _by_pairs(
     tensors: tuple[Tensor, ...], cos: Tensor, sin: Tensor, form: Form
 ) -> tuple[Tensor, ...]:
-    """The fused rotation. Its tokens are the last but one dimension, so heads there change places."""
+    """The fused rotation, whose tokens lie along the last dimension but one, before the lanes."""
     x, *more = tensors
     if any(t.dim() != x.dim() or t.shape[-1] != x.shape[-1] for t in more):
         return tuple(y for t in tensors for y in _by_pairs((t,), cos, sin, form))
@@ -158,9 +160,7 @@ def _by_pairs(
     if swapped:
         cos, sin = cos.transpose(-2, -3), sin.transpose(-2, -3)
         tensors = tuple(t.transpose(-2, -3) for t in tensors)
-    results = tuple(
-        rotate_by(t, cos, sin, layout=form.layout, lane_offset=offset) for t in tensors
-    )
+    results = tuple(rotate_by(t, cos, sin, layout=form.layout, lane_offset=offset) for t in tensors)
     return tuple(t.transpose(-2, -3) for t in results) if swapped else results
 
 

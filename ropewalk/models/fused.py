@@ -65,9 +65,9 @@ def _reduce(self: nn.Module, protocol: int) -> Any:
     return _empty, (getattr(type(self), ORIGINAL),), state
 
 
-def _empty(cls: type) -> Any:
+def _empty(cls: Any) -> Any:
     """An instance without state, as unpickling and copying start with."""
-    made = fused_class(cls) or cls
+    made: Any = fused_class(cls) or cls
     return made.__new__(made)
 
 

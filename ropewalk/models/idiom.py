@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 
 from ropewalk.models.forms import Form, turned
+from ropewalk.models.places import here
+from ropewalk.models.rotation import compared
 
 ALIAS = "_ropewalk_{layout}_{sign}"
 
@@ -25,8 +27,8 @@ ALIAS = "_ropewalk_{layout}_{sign}"
 class Turn:
     """``x * cos + rotated(x) * sin`` for tables as wide as x."""
 
-    def __init__(self, form: Form):
-        self.form = form
+    def __init__(self, form: Form, rotated: Callable[[Tensor], Tensor]):
+        self.form, self.rotated = form, rotated
 
     def __call__(self, x: Tensor, cos: Tensor, sin: Tensor, function: str) -> Tensor:
         """The rotated x, in the dtype that the sum would have."""
@@ -35,10 +37,20 @@ class Turn:
                 f"{function}: cos {tuple(cos.shape)} and sin {tuple(sin.shape)} must be alike and "
                 f"as wide as x {tuple(x.shape)}"
             )
-        return turned((x,), cos, sin, self.form, function)[0]
+        place = here()
+        if place is None or function in place.agreed:
+            return self._turned(x, cos, sin, function)
+        return compared(
+            place,
+            function,
+            [x, cos, sin],
+            sin,
+            lambda: self._turned(x, cos, sin, function),
+            lambda: x * cos + self.rotated(x) * sin,
+        )
 
-    def __reduce__(self) -> Any:
-        return Turn, (self.form,)
+    def _turned(self, x: Tensor, cos: Tensor, sin: Tensor, function: str) -> Tensor:
+        return turned((x,), cos, sin, self.form, function)[0]
 
 
 def fused_in(function: FunctionType) -> FunctionType | None:
@@ -108,6 +120,8 @@ class _Sums(ast.NodeTransformer):
                 inner = _bare(call)[0].args[0]  # pyright: ignore[reportAttributeAccessIssue]
                 for x, cosine in _factors(plain):
                     if _same(x, inner):
+                        name = _bare(call)[0].func.id  # pyright: ignore[reportAttributeAccessIssue]
+                        self._note(form, self.names[name])
                         return self._turn(form, _widest(x, inner, call), cosine, sine)
         return node
 
@@ -119,11 +133,16 @@ class _Sums(ast.NodeTransformer):
             return None
         return turns_pairs(self.names.get(call.func.id))
 
+    def _note(self, form: Form, rotated: Callable[[Tensor], Tensor]) -> None:
+        self.turns[_alias(form)] = Turn(form, rotated)
+
     def _turn(self, form: Form, x: ast.expr, cosine: ast.expr, sine: ast.expr) -> ast.expr:
-        alias = ALIAS.format(layout=form.layout, sign="back" if form.sign < 0 else "on")
-        self.turns[alias] = Turn(form)
-        called = ast.Name(alias, ast.Load())
+        called = ast.Name(_alias(form), ast.Load())
         return ast.Call(called, [x, cosine, sine, ast.Constant(self.function)], [])
+
+
+def _alias(form: Form) -> str:
+    return ALIAS.format(layout=form.layout, sign="back" if form.sign < 0 else "on")
 
 
 def _factors(node: ast.expr) -> list[tuple[ast.expr, ast.expr]]:

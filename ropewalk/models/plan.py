@@ -69,7 +69,11 @@ def plan(cls: type) -> Plan:
     for name, method in methods.items():
         if name not in made.methods and _ROTATES.search(name):
             _written_out(made, name, method)
-    if made.methods and "forward" not in made.methods and isinstance(methods.get("forward"), FunctionType):
+    if (
+        made.methods
+        and "forward" not in made.methods
+        and isinstance(methods.get("forward"), FunctionType)
+    ):
         made.methods["forward"] = (methods["forward"], methods["forward"])
     return made
 

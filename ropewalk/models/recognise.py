@@ -139,9 +139,7 @@ def _run(
     return results if shapes_kept else None
 
 
-def _matches(
-    rotation: Rotation, roles: Roles, probe: Probe, wanted: tuple[Tensor, ...]
-) -> bool:
+def _matches(rotation: Rotation, roles: Roles, probe: Probe, wanted: tuple[Tensor, ...]) -> bool:
     if probe.alike:
         again = _run(rotation.function, roles, probe, form=rotation.form)
         if again is None:
@@ -151,8 +149,7 @@ def _matches(
     with at(place):
         given = _run(rotation, roles, probe, form=rotation.form)
     return given is not None and all(
-        _near(mine, theirs)
-        for mine, theirs in zip(given, wanted, strict=True)
+        _near(mine, theirs) for mine, theirs in zip(given, wanted, strict=True)
     )
 
 
@@ -170,9 +167,7 @@ def _with_dtype(rotation: Rotation, probe: Probe) -> Rotation | str:
     }
     for rule in ("input", "promoted"):
         form = replace(rotation.form, dtype=rule)
-        expected = {
-            (a, b): {a if rule == "input" else torch.promote_types(a, b)} for a, b in seen
-        }
+        expected = {(a, b): {a if rule == "input" else torch.promote_types(a, b)} for a, b in seen}
         if seen == expected:
             bare = _gives_q_alone(rotation, probe)
             return Rotation(rotation.function, rotation.roles, form, rotation.axis, bare)

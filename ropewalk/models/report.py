@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
+from ropewalk.models.exact import Table
 from ropewalk.models.places import Place
 
 
@@ -36,12 +36,12 @@ class Entry:
 class Report:
     """What was patched and what was left; ``print(report)`` shows it.
 
-    True if anything is fused.
+    True if anything is fused, or any table exact.
     """
 
     model: str
     entries: list[Entry] = field(default_factory=list)
-    tables: list[Any] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
 
     @property
     def patched(self) -> dict[str, list[str]]:
@@ -64,17 +64,17 @@ class Report:
         }
 
     def __bool__(self) -> bool:
-        return bool(self.patched or self.tables)
+        return bool(self.patched) or any(table.reason is None for table in self.tables)
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
         fused, left = self.patched, self.left
-        if not self.entries and not self.tables:
+        if self.entries:
+            yield f"{self.model}: rotations fused in {len(fused)} modules, {len(left)} left"
+        else:
             yield f"{self.model}: nothing to patch, no rotation of q and k was found"
-            return
-        yield f"{self.model}: rotations fused in {len(fused)} modules, {len(left)} left"
         for entry in self.entries:
             kept = entry.left()
             count = len(entry.modules) - len(kept)

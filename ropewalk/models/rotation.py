@@ -40,11 +40,19 @@ class Rotation:
 
     def __call__(self, *args: Any, **given: Any) -> Any:
         """The rotated tensors, as the model's function returns them."""
-        place = here()
+        place, name = here(), self.function.__name__
         bound = self.roles.bind(args, given)
-        if place is not None and self.function.__name__ not in place.agreed:
-            return self._compared(place, bound, args, given)
-        return self._turned(bound)
+        if place is None or name in place.agreed:
+            return self._turned(bound)
+        tensors = [value for value in bound.values() if isinstance(value, Tensor)]
+        return compared(
+            place,
+            name,
+            tensors,
+            bound[self.roles.tables[-1]],
+            lambda: self._turned(bound),
+            lambda: self.function(*args, **given),
+        )
 
     def _turned(self, bound: dict[str, Any]) -> Any:
         roles = self.roles
@@ -59,42 +67,50 @@ class Rotation:
         elif axis is not None:
             cos, sin = cos.unsqueeze(axis), sin.unsqueeze(axis)
         results = turned(tensors, cos, sin, self.form, self.function.__name__)
-        if len(tensors) == len(roles.tensors):
-            return results if len(results) > 1 else results[0]
-        return results[0] if self.bare else (results[0], None)
-
-    def _compared(
-        self, place: Place, bound: dict[str, Any], args: tuple[Any, ...], given: dict[str, Any]
-    ) -> Any:
-        """The result of a first call, ours if it is the model's but for rounding."""
-        tensors = [value for value in bound.values() if isinstance(value, Tensor)]
-        if not all(readable(t) for t in tensors):
-            return self._turned(bound)
-        with torch.no_grad():
-            wanted = self.function(*args, **given)
-        try:
-            found = self._turned(bound)
-            reason = _difference(found, wanted)
-        except (RuntimeError, TypeError, ValueError) as error:
-            found, reason = None, f"{type(error).__name__}: {error}"
-        name = self.function.__name__
-        if reason is not None:
-            place.agreed.discard(name)
-            place.left = f"{name} of the model gives other results than its form: {reason}"
-            return self.function(*args, **given)
-        sine = bound[self.roles.tables[-1]]
-        if place.left is None and (sine.imag if sine.is_complex() else sine).any():
-            place.agreed.add(name)
-        return found
+        if len(roles.tensors) == 1 or (self.bare and len(tensors) == 1):
+            (alone,) = results
+            return alone
+        rest = iter(results)
+        return tuple(None if bound[name] is None else next(rest) for name in roles.tensors)
 
     def __repr__(self) -> str:
-        return f"<ropewalk for {self.__module__}.{self.__name__}: {self.form}>"
+        return f"<ropewalk for {self.function.__qualname__}: {self.form}>"
 
     def __reduce__(self) -> Any:
         return _again, (self.function,)
 
     def __deepcopy__(self, memo: Any) -> Rotation:
         return self
+
+
+def compared(
+    place: Place,
+    name: str,
+    tensors: list[Tensor],
+    sine: Tensor,
+    ours: Callable[[], Any],
+    theirs: Callable[[], Any],
+) -> Any:
+    """The result of a first call: ours if it is the model's but for rounding, else the model's.
+
+    The place then trusts ``name``, if the angles were any but 0, or is left.
+    """
+    if not all(readable(t) for t in tensors):
+        return ours()
+    with torch.no_grad():
+        wanted = theirs()
+    try:
+        found = ours()
+        reason = _difference(found, wanted)
+    except (RuntimeError, TypeError, ValueError) as error:
+        found, reason = None, f"{type(error).__name__}: {error}"
+    if reason is not None:
+        place.agreed.discard(name)
+        place.left = f"{name} of the model gives other results than its form: {reason}"
+        return theirs()
+    if place.left is None and (sine.imag if sine.is_complex() else sine).any():
+        place.agreed.add(name)
+    return found
 
 
 def _again(function: Callable[..., Any]) -> Any:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from torch import nn
 
 from ropewalk.models.exact import make_exact, restore_tables
-from ropewalk.models.fused import ORIGINAL, fuse, fused_class, original_class, place_of, replaced, restore
+from ropewalk.models.fused import (
+    ORIGINAL,
+    fuse,
+    fused_class,
+    original_class,
+    place_of,
+    replaced,
+    restore,
+)
 from ropewalk.models.places import Place
 from ropewalk.models.plan import plan
 from ropewalk.models.report import Entry, Report
@@ -40,9 +48,7 @@ def patch(model: nn.Module, *, exact: bool = False) -> Report:
         for finding in plan(cls).findings:
             key = (cls, finding.function)
             if key not in entries:
-                entries[key] = Entry(
-                    finding.function, cls.__name__, finding.form, finding.reason
-                )
+                entries[key] = Entry(finding.function, cls.__name__, finding.form, finding.reason)
             entries[key].modules.append(name)
             entries[key].places.append(place or Place())
     report.entries = list(entries.values())
