@@ -334,6 +334,8 @@ def energise(model: nn.Module) -> None:
         if parameter.dim() >= 2:
             fan = max(1, parameter[0].numel())
             parameter.data.normal_(0, fan**-0.5, generator=generator)
+        elif parameter.dim() == 1 and not parameter.any():
+            parameter.data.uniform_(0.1, 0.5, generator=generator)  # gates that start closed
 
 
 PICTURES = ("image", "rows", "patches", "batch of patches", "cubes", "batch of rows")

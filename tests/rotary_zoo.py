@@ -52,6 +52,25 @@ def spin_complex(q, k, freqs_cis):
     return one(q), one(k)
 
 
+def spin_sorted(q, k, cos, sin, position_ids=None, unsqueeze_dim=1):
+    """Pairs side by side, brought into halves and then turned."""
+    cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
+    q, k = (x.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2) for x in (q, k))
+    return q * cos + rotate_half(q) * sin, k * cos + rotate_half(k) * sin
+
+
+def spin_sections(q, k, cos, sin, sections, unsqueeze_dim=1):
+    """Tables of three axes, a section of lanes each."""
+    sections = [*sections, *sections]
+    cos, sin = (
+        torch.cat([m[i % 3] for i, m in enumerate(t.split(sections, -1))], -1) for t in (cos, sin)
+    )
+    cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
+    q_embed = (q * cos) + (rotate_half(q) * sin)
+    k_embed = (k * cos) + (rotate_half(k) * sin)
+    return q_embed, k_embed
+
+
 # ---- near misses: each must be left alone --------------------------------------------------------
 
 
@@ -155,6 +174,45 @@ def apart(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *, leave: int = 0) -> 
     first, rest = k[..., :n, :], k[..., n:, :]
     turned = first * cos[..., :n, :] + rotate_half(first) * sin[..., :n, :]
     return q.float() * cos + rotate_half(q.float()) * sin, torch.cat((turned, rest), -2)
+
+
+class Inline(Attention):
+    """The sum in the forward itself."""
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        q, k = self.split(self.q_proj(x)), self.split(self.k_proj(x))
+        cos, sin = cos[:, None], sin[:, None]
+        k = sin * rotate_half(k) + cos * k
+        return (q * cos + rotate_half(q) * sin) @ k.transpose(-1, -2)
+
+
+class Sections(Attention):
+    """M-RoPE, by three tables."""
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        q, k = self.split(self.q_proj(x)), self.split(self.k_proj(x))
+        cos, sin = (torch.stack([t, t.flip(1), t]) for t in (cos, sin))
+        q, k = spin_sections(q, k, cos, sin, [4, 2, 2])
+        return q @ k.transpose(-1, -2)
+
+
+class Scripted:
+    """Stands for a function that is no Python function."""
+
+    def __call__(self, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> Any:
+        return spin(q, k, cos, sin)
+
+
+apply_rotary_scripted = Scripted()
+
+
+class Opaque(Attention):
+    """Through something that cannot be looked into."""
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        q, k = self.split(self.q_proj(x)), self.split(self.k_proj(x))
+        q, k = apply_rotary_scripted(q, k, cos, sin)
+        return q @ k.transpose(-1, -2)
 
 
 class OwnWay(Attention):

@@ -45,6 +45,7 @@ def largest(a: Tensor, b: Tensor) -> float:
         ("spin_back", "interleaved, opposite turn", "pairs", "promoted"),
         ("spin_last", "half, trailing lanes", "both", "input"),
         ("spin_complex", "interleaved", "pairs", "input"),
+        ("spin_sorted", "interleaved, reordered", "both", "promoted"),
     ],
 )
 def test_a_function_is_known_by_what_it_does(name: str, words: str, tables: str, dtype: str):
@@ -168,7 +169,9 @@ def seen(module: nn.Module, *args: Any) -> tuple[Tensor, list[str]]:
         forms._by_pairs, forms._by_both_copies = pairs, copies
 
 
-@pytest.mark.parametrize("cls", [zoo.Attention, zoo.Helped, zoo.Excluding])
+@pytest.mark.parametrize(
+    "cls", [zoo.Attention, zoo.Helped, zoo.Excluding, zoo.Inline, zoo.Sections]
+)
 def test_a_patched_module_runs_the_fused_rotation(cls: type, x: Tensor):
     module, other = cls(), cls()
     cos, sin = zoo.tables(6, 16)
@@ -217,6 +220,15 @@ def test_what_cannot_be_patched_is_listed_and_left(x: Tensor):
     assert "none of the known forms" in reason
     assert f"OwnWay: apply_rotary_wobble in own: {reason}" in str(report)
     assert type(model["own"]) is zoo.OwnWay
+
+
+def test_what_is_no_python_function_is_listed(x: Tensor):
+    module = zoo.Opaque()
+    report = patch(module)
+    assert not report
+    assert report.left == {
+        "Opaque: apply_rotary_scripted": "it is a Scripted and no Python function"
+    }
 
 
 def test_nothing_to_patch_is_said():

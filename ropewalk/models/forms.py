@@ -40,6 +40,11 @@ class Form:
     sign: int = 1
     dtype: str = "input"
 
+    @property
+    def side_by_side(self) -> bool:
+        """Whether the copies of an angle are neighbours: tables go with the lanes they multiply."""
+        return self.tables == "both" and self.layout == "interleaved" and self.order == "kept"
+
     def __str__(self) -> str:
         words = [self.layout]
         words += ["reordered"] if self.order == "sorted" else []
@@ -71,15 +76,14 @@ def turned(
     if form.sign < 0:
         sin = -sin
     tensors = tuple(_grown(_promoted(x, cos, form), cos) for x in tensors)
+    pairs = cos.shape[-1] if form.tables == "pairs" else cos.shape[-1] // 2
     place = here()
-    if form.tables == "both" and not (
-        place is not None and _trusted(place, cos, sin, form, function)
-    ):
-        return tuple(_by_both_copies(x, cos, sin, form) for x in tensors)
-    cos, sin = (_first(t, form) for t in (cos, sin))
-    results = _by_pairs(tensors, cos, sin, form)
+    if form.tables != "both" or (place is not None and _trusted(place, cos, sin, form, function)):
+        results = _by_pairs(tensors, _first(cos, form), _first(sin, form), form)
+    else:
+        results = tuple(_by_both_copies(x, cos, sin, form) for x in tensors)
     if form.order == "sorted":
-        return tuple(_sorted(x, _offset(x, cos.shape[-1], form), cos.shape[-1]) for x in results)
+        return tuple(_sorted(x, _offset(x, pairs, form), pairs) for x in results)
     return results
 
 
@@ -110,14 +114,14 @@ def _first(table: Tensor, form: Form) -> Tensor:
     """One angle a pair."""
     if form.tables == "pairs":
         return table
-    if form.tables == "both" and form.layout == "interleaved":
+    if form.side_by_side:
         return table[..., 0::2]
     return table[..., : table.shape[-1] // 2]
 
 
 def _second(table: Tensor, form: Form) -> Tensor:
     """The other copy of each angle, in tables of both."""
-    return table[..., 1::2] if form.layout == "interleaved" else table[..., table.shape[-1] // 2 :]
+    return table[..., 1::2] if form.side_by_side else table[..., table.shape[-1] // 2 :]
 
 
 def _trusted(place: Place, cos: Tensor, sin: Tensor, form: Form, function: str) -> bool:

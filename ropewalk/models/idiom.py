@@ -83,7 +83,15 @@ def _definition(function: FunctionType) -> ast.FunctionDef | None:
         return None
     ast.increment_lineno(tree, first - 1)
     found = tree.body[0]
-    return found if isinstance(found, ast.FunctionDef) else None
+    if not isinstance(found, ast.FunctionDef) or any(_mangled(n) for n in ast.walk(found)):
+        return None
+    return found
+
+
+def _mangled(node: ast.AST) -> bool:
+    """Whether a name is private to its class, and would be another name outside it."""
+    name = getattr(node, "attr", None) or getattr(node, "id", None) or ""
+    return name.startswith("__") and not name.endswith("__")
 
 
 def _compiled(definition: ast.FunctionDef, function: FunctionType) -> CodeType:

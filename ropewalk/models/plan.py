@@ -22,7 +22,7 @@ from ropewalk.models.idiom import fused_in
 from ropewalk.models.methods import written_out
 from ropewalk.models.recognise import recognised
 from ropewalk.models.rewrite import global_names, other_uses, rewritten
-from ropewalk.models.roles import looks_rotary
+from ropewalk.models.roles import called_rotary, looks_rotary
 from ropewalk.models.rotation import Rotation
 
 _ROTATES = re.compile(r"apply_rot|rotate_(quer|key)", re.IGNORECASE)
@@ -62,10 +62,13 @@ def plan(cls: type) -> Plan:
         if isinstance(method, staticmethod):
             continue
         follow.home = inspect.unwrap(method).__globals__
-        new = rewritten(method, follow)
+        summed = fused_in(method)
+        if summed is not None:
+            made.findings.append(Finding(name, "each sum x·cos + rotated(x)·sin"))
+        new = rewritten(summed or method, follow) or summed
         if new is not None:
             made.methods[name] = (method, new)
-        follow.note_mixed(method)
+        follow.note_others(method)
     for name, method in methods.items():
         if name not in made.methods and _ROTATES.search(name):
             _written_out(made, name, method)
@@ -118,13 +121,19 @@ class _Follow:
             self.known[function] = self._stand_in(function)
         return self.known[function]
 
-    def note_mixed(self, method: FunctionType) -> None:
-        """Note rotary functions whose name the method uses for something else too."""
+    def note_others(self, method: FunctionType) -> None:
+        """Note what cannot be replaced: no Python functions, and names with another use."""
         code = inspect.unwrap(method).__code__
-        for name in global_names(code) & other_uses(code):
+        twice = other_uses(code)
+        for name in sorted(global_names(code)):
             called = self.home.get(name)
-            if isinstance(called, FunctionType) and self(called) is not None:
+            reason = None
+            if not isinstance(called, FunctionType):
+                if callable(called) and not isinstance(called, type) and called_rotary(name):
+                    reason = f"it is a {type(called).__name__} and no Python function"
+            elif name in twice and self(called) is not None:
                 reason = f"{method.__qualname__} has an attribute of the same name"
+            if reason is not None:
                 self.findings.append(Finding(name, None, reason))
 
     def _stand_in(self, function: FunctionType) -> Callable[..., Any] | None:

@@ -107,16 +107,16 @@ def _arguments(
     if len(roles.tables) == 1:
         tables = [torch.complex(*(t.float() if dtypes[1].itemsize < 4 else t for t in tables))]
     elif probe.alike and form is not None and form.tables == "both":
-        tables = [_doubled(t, form.layout) for t in tables]
+        tables = [_doubled(t, form) for t in tables]
     given.update(zip(roles.tables, tables, strict=True))
     if roles.axis is not None:
         given[roles.axis] = probe.axis
     return given
 
 
-def _doubled(table: Tensor, layout: str) -> Tensor:
+def _doubled(table: Tensor, form: Form) -> Tensor:
     half = table[..., : table.shape[-1] // 2]
-    return torch.cat((half, half), -1) if layout == "half" else half.repeat_interleave(2, -1)
+    return half.repeat_interleave(2, -1) if form.side_by_side else torch.cat((half, half), -1)
 
 
 def _run(

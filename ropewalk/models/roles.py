@@ -46,7 +46,12 @@ class Roles:
 
 def looks_rotary(function: Callable[..., Any]) -> bool:
     """Whether a function is worth trying: by its name, or by tensors and tables it takes."""
-    return bool(_CALLED_SO.search(function.__name__)) or roles_of(function) is not None
+    return called_rotary(function.__name__) or roles_of(function) is not None
+
+
+def called_rotary(name: str) -> bool:
+    """Whether a function of this name probably rotates."""
+    return _CALLED_SO.search(name) is not None
 
 
 def _parameters(function: Callable[..., Any]) -> list[tuple[str, inspect.Parameter]]:
