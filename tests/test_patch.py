@@ -104,9 +104,11 @@ def test_the_result_has_the_dtype_of_the_original(name: str, kind: torch.dtype, 
     assert isinstance(found, Rotation)
     cos, sin = (t.to(table) for t in zoo.tables(5, 8))
     tensors = [torch.randn(1, 2, 5, 8).to(kind) for _ in found.roles.tensors]
-    with places.at(places.Place()):
+    place = places.Place()
+    with places.at(place):
         found(*tensors, cos, sin)
         mine, theirs = found(*tensors, cos, sin), function(*tensors, cos, sin)
+    assert place.left is None
     mine, theirs = (r if isinstance(r, tuple) else (r,) for r in (mine, theirs))
     for a, b in zip(mine, theirs, strict=True):
         assert a.dtype == b.dtype
@@ -266,6 +268,18 @@ def test_tables_whose_copies_differ_are_left_alone(x: Tensor):
     assert torch.equal(before, second)
     assert list(report.left) == ["Attention: spin"]
     assert "differ" in str(report)
+
+
+def test_copies_that_differ_in_the_last_bits_are_left_too(x: Tensor):
+    """The comparison of results would call this rounding."""
+    module = zoo.Attention()
+    cos, sin = zoo.tables(6, 16)
+    sin[..., -1] += 1e-6
+    patch(module)
+    module(x, cos, sin)
+    place = fused.place_of(module)
+    assert place is not None
+    assert "differ: cos or sin by up to" in str(place.left)
 
 
 def test_position_zero_alone_proves_nothing(x: Tensor):
@@ -619,6 +633,36 @@ def test_exact_tables_survive_a_cast(config: Any):
     model.to(torch.bfloat16)
     found, _ = model.model.rotary_emb(torch.zeros(1), where)
     assert torch.equal(want, found)
+
+
+def test_attention_factors_and_layer_types_are_kept():
+    transformers: Any = pytest.importorskip("transformers")
+    small = {"hidden_size": 64, "intermediate_size": 64, "vocab_size": 100, "head_dim": 16}
+    yarn = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0}
+    yarn["original_max_position_embeddings"] = 64
+    config = transformers.LlamaConfig(
+        num_hidden_layers=1, num_attention_heads=4, rope_parameters=yarn, **small
+    )
+    rotary = llama(config).model.rotary_emb
+    where = torch.arange(60)[None]
+    want = rotary(torch.zeros(1), where)
+    (table,) = patch(rotary, exact=True).tables
+    assert table.reason is None
+    found = rotary(torch.zeros(1), where)
+    assert found[0].max() > 1.1, "the attention factor"
+    assert all(largest(a, b) <= 2e-5 for a, b in zip(want, found, strict=True))
+
+    config = transformers.Gemma3TextConfig(num_hidden_layers=6, num_attention_heads=4, **small)
+    model = transformers.Gemma3TextModel(config)
+    keys = sorted(str(table.key) for table in patch(model, exact=True).tables)
+    assert keys == ["full_attention", "sliding_attention"]
+    unpatch(model)
+    for key in keys:
+        want = model.rotary_emb(torch.zeros(1), where, key)
+        patch(model, exact=True)
+        found = model.rotary_emb(torch.zeros(1), where, layer_type=key)
+        unpatch(model)
+        assert all(largest(a, b) <= 2e-5 for a, b in zip(want, found, strict=True))
 
 
 def test_tables_that_depend_on_the_length_are_left():
