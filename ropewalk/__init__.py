@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ropewalk._version import __version__
 
 if TYPE_CHECKING:
-    from ropewalk import checks, configs, kernels, positions, spectra
+    from ropewalk import checks, configs, kernels, models, positions, spectra
     from ropewalk.attention import attend
     from ropewalk.catalog import Spec, encodings, make, register
     from ropewalk.core import Additive, Bias, Contextual, Encoding, Rotary
@@ -44,7 +44,7 @@ _HOMES = {
     "ropewalk.spectra": ("Spectrum",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("checks", "configs", "kernels", "positions", "spectra")
+_MODULES = ("checks", "configs", "kernels", "models", "positions", "spectra")
 
 __all__ = [
     "Additive",
@@ -63,6 +63,7 @@ __all__ = [
     "halve_tables",
     "kernels",
     "make",
+    "models",
     "positions",
     "register",
     "rotate",

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import transformers
 from probe_config import ALL, attempt, field, rope_of
-from tiny_models import ATTEMPTS, SMALL, base_model_class, tiny_config
+from probe_models import ATTEMPTS, SMALL, base_model_class, tiny_config
 
 ROTATES = re.compile(r"^_?(vision_)?apply_(rotary|multidim|rope)|^rotate_queries_or_keys$")
 LARGEST = 20_000_000

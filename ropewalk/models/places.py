@@ -1,0 +1,74 @@
+"""A place: one module of a model whose rotations are fused, and what is known of its tables.
+
+Most models hold every angle twice, once for each lane of a pair; the fused rotation reads the first
+copy alone. That the two copies agree is data, so it is looked at once, the first time a function
+rotates by angles other than 0, and never in a traced graph. Until then, and while a graph is
+traced, the rotation uses both copies, which is right whatever they hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue]
+from torch._subclasses.fake_tensor import FakeTensor
+
+
+@dataclass
+class Place:
+    """What a patched module knows: which functions' tables were compared, and why it was left."""
+
+    agreed: set[str] = field(default_factory=set)
+    left: str | None = None
+
+    def compares(self, function: str, copies: tuple[tuple[Tensor, Tensor], ...]) -> bool:
+        """Whether the two copies in each of these tables of ``function`` are the same."""
+        if self.left is not None or not all(readable(t) for pair in copies for t in pair):
+            return False
+        for first, second in copies:
+            if not torch.equal(first, second):
+                worst = (first.double() - second.double()).abs().max().item()
+                self.left = (
+                    f"the two copies of an angle that {function} gets differ: cos or sin by up to "
+                    f"{worst:.3g}"
+                )
+                return False
+        _, sine = copies[-1]
+        if sine.any():
+            self.agreed.add(function)
+        return True
+
+
+def readable(table: Tensor) -> bool:
+    """Whether a tensor's numbers can be read now: it is not fake, on meta, or transformed."""
+    return (
+        not isinstance(table, FakeTensor)
+        and table.device.type != "meta"
+        and _functorch.peek_interpreter_stack() is None
+        and not (table.is_cuda and torch.cuda.is_current_stream_capturing())
+    )
+
+
+_HERE: ContextVar[Place | None] = ContextVar("ropewalk_place", default=None)
+enter, leave = _HERE.set, _HERE.reset
+"""Let a method run at a place, and end that; :func:`at` does both."""
+
+
+def here() -> Place | None:
+    """The place whose method is running; None in a traced graph or outside any."""
+    return None if torch.compiler.is_compiling() else _HERE.get()
+
+
+@contextmanager
+def at(place: Place | None) -> Iterator[None]:
+    """Run a block at ``place``, or at none."""
+    token = enter(place)
+    try:
+        yield
+    finally:
+        leave(token)
