@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from ropewalk._version import __version__
+from ropewalk.cli.bench import bench
 from ropewalk.cli.build_kernel import build_kernel
 from ropewalk.cli.check import check
 from ropewalk.cli.encodings import encodings
@@ -66,6 +67,7 @@ app.command("walk", epilog='Example: ropewalk walk "The dog chased another dog" 
 app.command("encodings", epilog="Example: ropewalk encodings --json")(encodings)
 app.command("show", epilog="Example: ropewalk show rope --set base=500000")(show)
 app.command("build-kernel", epilog="Example: ropewalk build-kernel")(build_kernel)
+app.add_typer(bench, name="bench")
 app.command("check", epilog="Example: ropewalk check rope --set phases=float32")(check)
 
 
