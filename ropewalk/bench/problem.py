@@ -62,7 +62,7 @@ def turned(x: Tensor, spectrum: Spectrum, positions: Tensor, backwards: bool = F
     cosine, sine = exact_tables(spectrum, positions)
     sine = -sine if backwards else sine
     first, second = spectrum.lanes
-    y = x.double()
+    y = x.to(torch.float64, copy=True)
     u, v = y[..., first].clone(), y[..., second].clone()
     y[..., first] = u * cosine - v * sine
     y[..., second] = u * sine + v * cosine

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import ropewalk
-from ropewalk.bench.rotate import Plan, Row
+from ropewalk.bench.rotate import Plan, Row, check_threads
 
 _KEY = ("shape", "dtype", "layout", "mode", "form")
 
@@ -31,7 +31,8 @@ def in_processes(
     """
     if processes < 1:
         raise ValueError(f"processes={processes} must be at least 1")
-    plan.cases()  # refuse here, before a process starts
+    plan.cases()  # these two refuse here, before a process starts
+    check_threads(plan.threads)
     documents = []
     for at in range(processes):
         documents.append(_run(plan, lambda done, of, at=at: told(at * of + done, processes * of)))
@@ -46,7 +47,6 @@ def _run(plan: Plan, told: Callable[[int, int], None]) -> dict[str, Any]:
         [sys.executable, "-m", "ropewalk.bench.worker"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE if "PYTEST_CURRENT_TEST" in os.environ else None,
         text=True,
         env={**os.environ, **threads, "PYTHONPATH": os.pathsep.join(paths)},
     )

@@ -108,6 +108,17 @@ def _peer(name: str, absent: str | None) -> Row:
     }
 
 
+def check_threads(threads: int | None) -> None:
+    """Refuse more threads than there are processors for this process.
+
+    Raises:
+        ValueError: threads is out of range.
+    """
+    most = len(_processors())
+    if threads is not None and not 1 <= threads <= most:
+        raise ValueError(f"threads={threads} must be 1 … {most}, the processors here")
+
+
 @contextmanager
 def _threads(threads: int | None) -> Iterator[None]:
     """That many threads for PyTorch, and as many processors for all others."""
@@ -115,8 +126,7 @@ def _threads(threads: int | None) -> Iterator[None]:
     if threads is None:
         yield
         return
-    if not 1 <= threads <= len(processors):
-        raise ValueError(f"threads={threads} must be 1 … {len(processors)}, the processors here")
+    check_threads(threads)
     torch.set_num_threads(threads)
     _bind(sorted(processors)[:threads])
     try:
@@ -268,4 +278,4 @@ def far_error(name: str, kind: type[Rotor], case: Case) -> float | None:
     return _FAR[key]
 
 
-__all__ = ["COPY", "OURS", "Plan", "far_error", "measure", "run"]
+__all__ = ["COPY", "OURS", "Plan", "check_threads", "far_error", "measure", "run"]

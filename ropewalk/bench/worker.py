@@ -9,9 +9,9 @@ import warnings
 
 
 def main() -> None:
-    """Run the plan; whatever else libraries print goes to stderr."""
+    """Run the plan; whatever else libraries print is dropped."""
     told = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     warnings.simplefilter("ignore")  # those of the peers are theirs
 
     def say(**words: object) -> None:
