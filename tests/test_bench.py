@@ -206,7 +206,7 @@ def test_every_form_takes_its_turn_and_the_order_turns():
 
     seconds = interleaved({name: form(name) for name in "abc"}, Effort(5, None, 0.5), clock=clock)
     assert {name: len(times) for name, times in seconds.items()} == {"a": 5, "b": 5, "c": 5}
-    assert "".join(order[6:]) == "abcbcacababcbca"
+    assert "".join(order[3:]) == "abcbcacababcbca"
 
 
 def test_slow_forms_sit_rounds_out_evenly_and_the_chosen_never():
@@ -218,7 +218,7 @@ def test_slow_forms_sit_rounds_out_evenly_and_the_chosen_never():
     assert there == list(range(0, 31, 4))
     assert ratio(seconds, "slow", "copy") == pytest.approx(50)
     seconds = interleaved(forms, Effort(31, 1e-9, 0.005), ("copy",), clock)
-    assert rounds_of(seconds, "slow") == 6, "at least five rounds"
+    assert rounds_of(seconds, "slow") == 4, "at least three rounds"
 
 
 def test_short_forms_are_called_often_enough():
@@ -361,7 +361,7 @@ def test_bench_alone_prints_its_help(capsys):
         (("rotate", "--shape", "1,2,3,6", "--layout", "axes"), "multiple of 4"),
         (("rotate", "--shape", "0,2,3,8"), "1,32,4096,128"),
         (("rotate", "--shape", "99999,99999,99999,8"), "1,32,4096,128"),
-        (("rotate", "--rounds", "1"), "at least 5"),
+        (("rotate", "--rounds", "1"), "at least 3"),
         (("rotate", "--threads", "0"), "--threads 0"),
         (("rotate", "--threads", "100000"), "100000"),
         (("rotate", "--processes", "0"), "processes=0"),

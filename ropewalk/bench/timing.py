@@ -13,7 +13,7 @@ from dataclasses import dataclass
 Seconds = dict[str, list[float | None]]
 """Of each form, one time a round; None where it sat the round out."""
 
-LEAST_ROUNDS = 5
+LEAST_ROUNDS = 3
 """Rounds in which even the slowest form takes part."""
 RERUNS = 2
 """How often a noisy measurement is taken anew."""
@@ -31,7 +31,7 @@ class Effort:
     """
 
     rounds: int = 31
-    seconds: float | None = 0.25
+    seconds: float | None = 0.12
     sample: float = 200e-6
 
 
@@ -49,8 +49,7 @@ def interleaved(
         always: forms that never sit out.
         clock: seconds, for tests.
     """
-    first = {name: _timed(form, 1, clock) for name, form in forms.items()}
-    warm = {name: min(first[name], _timed(form, 1, clock)) for name, form in forms.items()}
+    warm = {name: _warm(form, clock) for name, form in forms.items()}
     quickest = max(next(iter(warm.values())), 1e-9)
     calls = min(64, max(1, math.ceil(effort.sample / quickest)))
     every = {
@@ -66,6 +65,15 @@ def interleaved(
                 due = turn % every[name] == 0
                 found[name].append(_timed(forms[name], calls, clock) if due else None)
     return found
+
+
+_SLOW = 0.05
+"""Seconds from which one call is warm-up enough."""
+
+
+def _warm(form: Callable[[], object], clock: Callable[[], float]) -> float:
+    first = _timed(form, 1, clock)
+    return first if first > _SLOW else min(first, _timed(form, 1, clock))
 
 
 def _every(seconds: float, effort: Effort) -> int:

@@ -132,7 +132,7 @@ def _plan(
         tuple(mode) if mode else None,
         usual if quick else tuple(peers),
         threads,
-        Effort(LEAST_ROUNDS, 0.01, 20e-6) if quick else effort,
+        Effort(5, 0.01, 20e-6) if quick else effort,
     )
 
 
