@@ -27,7 +27,7 @@ LAYERS = (
     ("encodings",),
     ("attention",),
     ("configs", "models"),
-    ("checks", "lab"),
+    ("bench", "checks", "lab"),
     ("report", "walk"),
     ("cli",),
     ("__init__", "__main__"),
