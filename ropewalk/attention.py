@@ -19,6 +19,8 @@ from torch.utils.checkpoint import checkpoint
 
 from ropewalk.core import Additive, Bias, Contextual, Encoding, Rotary, token_positions, wide_dtype
 from ropewalk.kernels.fused import transformed
+from ropewalk.kernels.kinds import require_dense
+from ropewalk.kernels.sharded import is_distributed
 
 QUERY_BLOCK = 256
 """Queries whose bias and mask are held at once."""
@@ -145,6 +147,13 @@ def _check(
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         if not isinstance(tensor, Tensor) or tensor.dim() < 3:
             raise ValueError(f"{name} must be a tensor [..., heads, tokens, head_dim]")
+        require_dense(name, tensor)
+        if is_distributed(tensor):
+            raise TypeError(
+                f"{name} is a DTensor; encode q and k as they are (encoding.encode_q(q), .encode_k("
+                "k)), then attend(q.to_local(), k.to_local(), v.to_local()) to this rank's heads "
+                "and batch rows, with all tokens of k and v"
+            )
         if not tensor.dtype.is_floating_point:
             raise TypeError(f"{name} has dtype {tensor.dtype}; attention needs a floating dtype")
     if not q.dtype == k.dtype == v.dtype:

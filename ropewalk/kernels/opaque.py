@@ -14,6 +14,15 @@ import torch
 _library = torch.library.Library("ropewalk", "FRAGMENT")
 
 
+def decomposes(operator: torch._ops.OpOverload) -> Callable[[Callable[..., Any]], Any]:
+    """Register the decorated function as what exporters may put in place of ``operator``.
+
+    ``torch.onnx.export`` takes decompositions from PyTorch's table by itself. Inductor and
+    ``ExportedProgram.run_decompositions()`` do not, so for them the operator stays whole.
+    """
+    return torch._decomp.register_decomposition(operator)
+
+
 def opaque(schema: str, *, fake: Callable[..., Any], vmap: Callable[..., Any] | None = None):
     """Register the decorated function as the operator ``ropewalk::<schema>``.
 

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from ropewalk.kernels.native import kernel
-from ropewalk.kernels.opaque import opaque
+from ropewalk.kernels.opaque import decomposes, opaque
+from ropewalk.kernels.portable import Reduced, exact_constant, reduced_phase
 from ropewalk.kernels.steps import Steps
 from ropewalk.positions.contract import integer_positions
 
@@ -52,16 +53,23 @@ def sincos(phases: Tensor, dtype: torch.dtype, factor: float = 1.0) -> tuple[Ten
     """
     quadrant = (phases + _EIGHTH) >> 62
     remainder = phases - quadrant * _QUARTER
-    narrow = phases.device.type in _WITHOUT_FLOAT64
-    sine, cosine = (_small_float32 if narrow else _small_float64)(remainder)
+    return _sincos_of(Reduced((quadrant & 1) != 0, (quadrant & 2) != 0, remainder), dtype, factor)
+
+
+def _sincos_of(reduced: Reduced, dtype: torch.dtype, factor: float) -> tuple[Tensor, Tensor]:
+    remainder = reduced.remainder
+    if remainder.device.type in _WITHOUT_FLOAT64:
+        (sine, cosine), scale = _small_float32(remainder), factor
+    else:
+        (sine, cosine), scale = _small_float64(remainder), exact_constant(remainder, factor)
     if factor != 1.0:
-        sine, cosine = sine * factor, cosine * factor
-    return _turn_quadrant(sine, cosine, quadrant, dtype)
+        sine, cosine = sine * scale, cosine * scale
+    return _turn_quarters(sine.to(dtype), cosine.to(dtype), reduced.odd, reduced.half)
 
 
 def _small_float64(remainder: Tensor) -> tuple[Tensor, Tensor]:
     """sin and cos of a remainder in [−2⁶¹, 2⁶¹), that is [−π/4, π/4) rad."""
-    angle = remainder.to(torch.float64) * _RADIANS
+    angle = remainder.to(torch.float64) * exact_constant(remainder, _RADIANS)
     return torch.sin(angle), torch.cos(angle)
 
 
@@ -74,19 +82,12 @@ def _small_float32(remainder: Tensor) -> tuple[Tensor, Tensor]:
     return torch.sin(angle), torch.cos(angle)
 
 
-def _turn_quadrant(
-    sine: Tensor, cosine: Tensor, quadrant: Tensor, dtype: torch.dtype
+def _turn_quarters(
+    sine: Tensor, cosine: Tensor, odd: Tensor, half: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """sin and cos of angle + quadrant · π/2."""
-    sine, cosine = sine.to(dtype), cosine.to(dtype)
-    odd = (quadrant & 1) == 1
+    """sin and cos after one (odd), two (half) or three (both) more quarter turns."""
     first, second = torch.where(odd, cosine, sine), torch.where(odd, sine, cosine)
-    negative_sine = (quadrant & 2) == 2
-    negative_cosine = ((quadrant + 1) & 2) == 2
-    return (
-        torch.where(negative_sine, -first, first),
-        torch.where(negative_cosine, -second, second),
-    )
+    return torch.where(half, -first, first), torch.where(odd ^ half, -second, second)
 
 
 def _as_planes(positions: Tensor, axes: int) -> Tensor:
@@ -164,6 +165,16 @@ def phase_tables(
     return cosine, sine
 
 
+@decomposes(phase_tables)
+def _portable_phase_tables(
+    positions: Tensor, steps: Tensor, factor: float, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """The same in operations that any runtime has and no product that overflows."""
+    planes = _as_planes(positions, steps.shape[-2])
+    sine, cosine = _sincos_of(reduced_phase(planes, steps), dtype, factor)
+    return cosine, sine
+
+
 @opaque(
     "float_tables(Tensor positions, Tensor inv_freq, float factor, ScalarType dtype)"
     " -> (Tensor, Tensor)",
@@ -179,6 +190,13 @@ def float_tables(
     131,072. It exists for comparison with models that were trained on it.
     """
     _same_device(positions, inv_freq)
+    return _float_tables(positions, inv_freq, factor, dtype)
+
+
+@decomposes(float_tables)
+def _float_tables(
+    positions: Tensor, inv_freq: Tensor, factor: float, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
     planes = _as_planes(positions, inv_freq.shape[-2]).to(inv_freq.dtype)
     if inv_freq.dim() == 3:
         planes = planes.unsqueeze(-3)

@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 
 from ropewalk.kernels import fused
+from ropewalk.kernels.kinds import ordinary, require_dense
 from ropewalk.kernels.lanes import pair_slices
 from ropewalk.kernels.phases import tables
 from ropewalk.kernels.plain import broadcast_shape, broadcast_tables, compute_dtype, turn
+from ropewalk.kernels.sharded import is_distributed, rotate_shards, rotate_shards_by
 from ropewalk.kernels.steps import Steps
 from ropewalk.positions.contract import token_positions
 from ropewalk.spectra import Spectrum
@@ -26,6 +28,7 @@ def _require_tensor(x: object) -> None:
         raise TypeError(
             f"x must be a tensor [..., heads, tokens, head_dim], got {type(x).__name__}"
         )
+    require_dense("x", x)
 
 
 def _require_bool(inverse: object) -> None:
@@ -105,6 +108,9 @@ def rotate(
     """
     steps = _as_steps(spectrum, x)
     _require_bool(inverse)
+    tensors = (x, positions, steps.tensor, out)
+    if not ordinary(*tensors) and is_distributed(*tensors):
+        return rotate_shards(rotate, x, positions, steps, inverse=inverse, offset=offset, out=out)
     lanes = spectrum_lanes(steps.spectrum, x)
     where = token_positions(positions, offset, x, steps.spectrum.axes)
     if where.device != x.device:
@@ -127,6 +133,7 @@ def _turn_by_phases(
     ops = fused.ops_for(x)
     if (
         ops is None
+        or not ordinary(where, steps.tensor)
         or where.device != steps.tensor.device
         or (out is not None and (fused.needs_derivative(x) or not fused.fits(x, out)))
     ):
@@ -220,6 +227,8 @@ def _both(
     ops = fused.ops_for(q)
     if ops is None or not isinstance(k, Tensor) or fused.ops_for(k) is None:
         return None
+    if not ordinary(positions, steps.tensor):
+        return None
     alike = q.dtype == k.dtype and q.dim() == k.dim() and q.shape[:-3] == k.shape[:-3]
     if not alike or q.shape[-2:] != k.shape[-2:] or steps.tensor.device != q.device:
         return None
@@ -289,6 +298,9 @@ def rotate_by(
             f"x {tuple(x.shape)} and cos {tuple(cos.shape)} need at least two dimensions: "
             "[tokens, head_dim] and [tokens, rotary_dim/2]"
         )
+    if not ordinary(x, cos, sin, out) and is_distributed(x, cos, sin, out):
+        how = {"layout": layout, "lane_offset": lane_offset, "pairing": pairing, "inverse": inverse}
+        return rotate_shards_by(rotate_by, x, cos, sin, out=out, **how)
     pairs = cos.shape[-1]
     lanes = pair_slices(x.shape[-1], pairs, layout, lane_offset, pairing or "standard")
     full = cos.dim() == x.dim()
