@@ -342,17 +342,29 @@ def _no_autocast(device: str) -> AbstractContextManager[object]:
 
 def _by_blocks(block, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """``block`` over runs of queries; in training each is recomputed rather than stored."""
-    tokens = q.shape[-2]
-    if tokens <= QUERY_BLOCK:
+    cuts = _cuts(q.shape[-2])
+    if len(cuts) == 2:
         return block(q, k, v, 0)
     outputs = []
-    for start in range(0, tokens, QUERY_BLOCK):
-        part = q.narrow(-2, start, min(QUERY_BLOCK, tokens - start))
+    for start, stop in zip(cuts, cuts[1:], strict=False):
+        part = q.narrow(-2, start, stop - start)
         if torch.is_grad_enabled() and not transformed():
             outputs.append(checkpoint(block, part, k, v, start, use_reentrant=False))
         else:
             outputs.append(block(part, k, v, start))
     return torch.cat(outputs, dim=-2)
+
+
+def _cuts(tokens: int) -> list[int]:
+    """Where runs of at most QUERY_BLOCK queries begin and end.
+
+    Their number is a power of two, so compiled code needs a graph per doubling of tokens and not
+    one per length. An exported graph serves every length, and has one run.
+    """
+    runs = 1
+    while not torch.compiler.is_exporting() and runs * QUERY_BLOCK < tokens:
+        runs *= 2
+    return [run * tokens // runs for run in range(runs)] + [tokens]
 
 
 def _masked(

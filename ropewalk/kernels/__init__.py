@@ -4,6 +4,7 @@ The PyTorch reference is what runs everywhere; :func:`active` names the kernel i
 """
 
 from ropewalk.kernels.native import kernel
+from ropewalk.kernels.opaque import decompositions
 from ropewalk.kernels.phases import phase, sincos, tables
 from ropewalk.kernels.rotate import (
     halve_tables,
@@ -19,6 +20,7 @@ from ropewalk.kernels.steps import Steps
 __all__ = [
     "Steps",
     "active",
+    "decompositions",
     "halve_tables",
     "phase",
     "rotate",

@@ -12,15 +12,30 @@ from typing import Any
 import torch
 
 _library = torch.library.Library("ropewalk", "FRAGMENT")
+_decompositions: dict[torch._ops.OpOverload, Callable[..., Any]] = {}
 
 
 def decomposes(operator: torch._ops.OpOverload) -> Callable[[Callable[..., Any]], Any]:
     """Register the decorated function as what exporters may put in place of ``operator``.
 
-    ``torch.onnx.export`` takes decompositions from PyTorch's table by itself. Inductor and
-    ``ExportedProgram.run_decompositions()`` do not, so for them the operator stays whole.
+    ``torch.onnx.export`` finds it by itself in PyTorch's table. Inductor and
+    ``ExportedProgram.run_decompositions()`` do not look there, so for them the operator stays whole.
     """
-    return torch._decomp.register_decomposition(operator)
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        _decompositions[operator] = function
+        return torch._decomp.register_decomposition(operator)(function)
+
+    return register
+
+
+def decompositions() -> dict[torch._ops.OpOverload, Callable[..., Any]]:
+    """What each operator of ropewalk consists of, for runtimes that do not have it.
+
+    ``program.run_decompositions({**torch.export.default_decompositions(), **decompositions()})``
+    leaves PyTorch's own operators only, and the same bits.
+    """
+    return dict(_decompositions)
 
 
 def opaque(schema: str, *, fake: Callable[..., Any], vmap: Callable[..., Any] | None = None):
