@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from contextlib import AbstractContextManager, nullcontext
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -346,7 +347,7 @@ def _by_blocks(block, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     if len(cuts) == 2:
         return block(q, k, v, 0)
     outputs = []
-    for start, stop in zip(cuts, cuts[1:], strict=False):
+    for start, stop in pairwise(cuts):
         part = q.narrow(-2, start, stop - start)
         if torch.is_grad_enabled() and not transformed():
             outputs.append(checkpoint(block, part, k, v, start, use_reentrant=False))

@@ -10,33 +10,29 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import multiprocessing
+from torch.multiprocessing.spawn import spawn
 
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 150
 
-pytestmark = pytest.mark.skipif(
-    not torch.distributed.is_available() or not torch.distributed.is_gloo_available(),
-    reason="this PyTorch is built without gloo",
-)
+if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+    pytest.skip("this PyTorch is built without gloo", allow_module_level=True)
 
-if torch.distributed.is_available():
-    from two_processes import CHECKS, run
-else:
-    CHECKS = {}
+from two_processes import CHECKS, run  # noqa: E402 (it needs torch.distributed)
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory) -> list[dict[str, str]]:
     """What went wrong in each check, by rank; both processes run once for all tests."""
     folder = tmp_path_factory.mktemp("ranks")
-    workers = multiprocessing.spawn(run, (str(folder),), nprocs=2, join=False)
+    workers = spawn(run, (str(folder),), nprocs=2, join=False)
     assert workers is not None
     end = time.monotonic() + SECONDS
     while not workers.join(timeout=1):
         if time.monotonic() > end:
             for process in workers.processes:
-                process.kill()
+                if process is not None:
+                    process.kill()
             pytest.fail(f"the two processes did not end within {SECONDS} s")
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
 

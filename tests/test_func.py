@@ -89,9 +89,9 @@ FORWARD: dict[str, Callable[[], Tensor]] = {
         SPECTRUM.on().tensor[None]
     )[0],
     "functionalize": lambda: functionalize(turned)(X),
-    "functionalize in place": lambda: functionalize(
-        lambda x: rotate_(x.clone(), PLACES, SPECTRUM)
-    )(X),
+    "functionalize in place": lambda: functionalize(lambda x: rotate_(x.clone(), PLACES, SPECTRUM))(
+        X
+    ),
     "value of jvp": lambda: jvp(turned, (X,), (TANGENT,))[0],
     "value of vjp": lambda: vjp(turned, X)[0],
     "vmap in place": lambda: vmap(lambda x: rotate_(x, PLACES, SPECTRUM))(X.clone()),
@@ -103,17 +103,15 @@ TANGENTS: dict[str, Callable[[], Tensor]] = {
     "jvp in place": lambda: jvp(lambda x: rotate_(x * 1, PLACES, SPECTRUM), (X,), (TANGENT,))[1],
     "jvp of vmap": lambda: jvp(vmap(turned), (X,), (TANGENT,))[1],
     "vmap of jvp": lambda: vmap(lambda x, t: jvp(turned, (x,), (t,))[1])(X, TANGENT),
-    "jvp of q and k": lambda: jvp(
-        lambda q: rotate_qk(q, q, PLACES, SPECTRUM)[1], (X,), (TANGENT,)
-    )[1],
+    "jvp of q and k": lambda: jvp(lambda q: rotate_qk(q, q, PLACES, SPECTRUM)[1], (X,), (TANGENT,))[
+        1
+    ],
 }
 
 COTANGENTS: dict[str, Callable[[], Tensor]] = {
     "vjp": lambda: vjp(turned, X)[1](TANGENT)[0],
     "grad": lambda: grad(lambda x: (turned(x) * TANGENT).sum())(X),
-    "grad in place": lambda: grad(
-        lambda x: (rotate_(x * 1, PLACES, SPECTRUM) * TANGENT).sum()
-    )(X),
+    "grad in place": lambda: grad(lambda x: (rotate_(x * 1, PLACES, SPECTRUM) * TANGENT).sum())(X),
     "grad of q and k": lambda: grad(
         lambda q: (rotate_qk(q, q, PLACES, SPECTRUM)[0] * TANGENT).sum()
     )(X),
@@ -153,6 +151,7 @@ def test_linearize():
 def test_dual_numbers_of_forward_mode():
     with forward_ad.dual_level():
         pair = forward_ad.unpack_dual(turned(forward_ad.make_dual(X, TANGENT)))
+    assert pair.tangent is not None
     close(pair.primal, by_matrix(X))
     close(pair.tangent, by_matrix(TANGENT))
 

@@ -77,15 +77,15 @@ def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
         ValueError: in the export, if its opset_version is below 23.
     """
     try:
-        import onnxscript
+        from onnxscript import evaluator, opset23
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             "translations to ONNX need onnxscript; pip install 'ropewalk[onnx]'"
         ) from error
-    op = onnxscript.opset23
+    op: Any = opset23
 
     def translate(x: Any, cosine: Any, sine: Any, interleaved: bool) -> Any:
-        target = getattr(onnxscript.evaluator.default(), "opset", op).version
+        target = getattr(evaluator.default(), "opset", op).version
         if target < FIRST_OPSET:
             raise ValueError(
                 f"opset_version={target} has no RotaryEmbedding; pass opset_version={FIRST_OPSET}, "

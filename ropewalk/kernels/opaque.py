@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._decomp import register_decomposition
 
 _library = torch.library.Library("ropewalk", "FRAGMENT")
 _decompositions: dict[torch._ops.OpOverload, Callable[..., Any]] = {}
@@ -19,12 +20,12 @@ def decomposes(operator: torch._ops.OpOverload) -> Callable[[Callable[..., Any]]
     """Register the decorated function as what exporters may put in place of ``operator``.
 
     ``torch.onnx.export`` finds it by itself in PyTorch's table. Inductor and
-    ``ExportedProgram.run_decompositions()`` do not look there, so for them the operator stays whole.
+    ``ExportedProgram.run_decompositions()`` do not look there: for them the operator stays whole.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         _decompositions[operator] = function
-        return torch._decomp.register_decomposition(operator)(function)
+        return register_decomposition(operator)(function)
 
     return register
 

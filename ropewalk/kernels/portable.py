@@ -1,7 +1,7 @@
 r"""Phases from integers that never overflow: what exported graphs hold in place of our operators.
 
-A runtime that is not PyTorch need not wrap a 64-bit product at 2⁶⁴, and what folds its constants may
-not either. So positions p are cut into halves of 32 bits and steps s into limbs of 16, and of
+A runtime that is not PyTorch need not wrap a 64-bit product at 2⁶⁴, and what folds its constants
+may not either. So positions p are cut into halves of 32 bits and steps s into limbs of 16, and of
 
 .. math:: p \cdot s = \sum_{i, j} p_j \, s_i \, 2^{16 i + 32 j}
 

@@ -135,7 +135,9 @@ def _own_positions(
 ) -> Tensor:
     """The positions of this rank's tokens, ``[tokens]`` or ``[batch, tokens]`` (``, axes``)."""
     if isinstance(offset, Tensor) and is_distributed(offset):
-        raise TypeError("offset is a DTensor; pass an int, or the plain tensor offset.full_tensor()")
+        raise TypeError(
+            "offset is a DTensor; pass an int, or the plain tensor offset.full_tensor()"
+        )
     where = token_positions(positions, offset, x, spectrum.axes)
     places = list(where.shape if spectrum.axes == 1 else where.shape[:-1])
     broadcast_shape([*places, spectrum.pairs], x, False)
@@ -156,9 +158,7 @@ def _own_table(name: str, table: Tensor, x: Any, spans: Sequence[Span]) -> Tenso
     return own if own.dim() == x.dim() or own.dim() == 2 else own[(None,) * (x.dim() - own.dim())]
 
 
-def _own_part(
-    name: str, value: Any, dims: Sequence[int], x: Any, spans: Sequence[Span]
-) -> Tensor:
+def _own_part(name: str, value: Any, dims: Sequence[int], x: Any, spans: Sequence[Span]) -> Tensor:
     """This rank's part of ``value``, whose first dimensions broadcast over ``dims`` of x."""
     whole = [value.shape[i] == 1 and x.shape[dim] != 1 for i, dim in enumerate(dims)]
     if not is_distributed(value):
