@@ -5,6 +5,7 @@ The PyTorch reference is what runs everywhere; :func:`active` names the kernel i
 
 from ropewalk.kernels.angles import phase, sincos
 from ropewalk.kernels.native import kernel
+from ropewalk.kernels.opaque import decompositions
 from ropewalk.kernels.phases import tables
 from ropewalk.kernels.rotate import rotate, rotate_, rotate_qk, rotate_qk_
 from ropewalk.kernels.rotate_by import halve_tables, rotate_by, rotate_by_, rotate_qk_by
@@ -13,6 +14,7 @@ from ropewalk.kernels.steps import Steps
 __all__ = [
     "Steps",
     "active",
+    "decompositions",
     "halve_tables",
     "phase",
     "rotate",

@@ -10,6 +10,8 @@ import math
 import torch
 from torch import Tensor
 
+from ropewalk.kernels.portable import Reduced, exact_constant
+
 _QUARTER = 1 << 62
 _EIGHTH = 1 << 61
 _RADIANS = 2 * math.pi / 2.0**64
@@ -45,16 +47,24 @@ def sincos(phases: Tensor, dtype: torch.dtype, factor: float = 1.0) -> tuple[Ten
     """
     quadrant = (phases + _EIGHTH) >> 62
     remainder = phases - quadrant * _QUARTER
-    narrow = phases.device.type in _WITHOUT_FLOAT64
-    sine, cosine = (_small_float32 if narrow else _small_float64)(remainder)
+    return sincos_of(Reduced((quadrant & 1) != 0, (quadrant & 2) != 0, remainder), dtype, factor)
+
+
+def sincos_of(reduced: Reduced, dtype: torch.dtype, factor: float) -> tuple[Tensor, Tensor]:
+    """:func:`sincos` of a phase that is reduced already."""
+    remainder = reduced.remainder
+    if remainder.device.type in _WITHOUT_FLOAT64:
+        (sine, cosine), scale = _small_float32(remainder), factor
+    else:
+        (sine, cosine), scale = _small_float64(remainder), exact_constant(remainder, factor)
     if factor != 1.0:
-        sine, cosine = sine * factor, cosine * factor
-    return _turn_quadrant(sine, cosine, quadrant, dtype)
+        sine, cosine = sine * scale, cosine * scale
+    return _turn_quarters(sine.to(dtype), cosine.to(dtype), reduced.odd, reduced.half)
 
 
 def _small_float64(remainder: Tensor) -> tuple[Tensor, Tensor]:
     """sin and cos of a remainder in [−2⁶¹, 2⁶¹), that is [−π/4, π/4) rad."""
-    angle = remainder.to(torch.float64) * _RADIANS
+    angle = remainder.to(torch.float64) * exact_constant(remainder, _RADIANS)
     return torch.sin(angle), torch.cos(angle)
 
 
@@ -67,19 +77,12 @@ def _small_float32(remainder: Tensor) -> tuple[Tensor, Tensor]:
     return torch.sin(angle), torch.cos(angle)
 
 
-def _turn_quadrant(
-    sine: Tensor, cosine: Tensor, quadrant: Tensor, dtype: torch.dtype
+def _turn_quarters(
+    sine: Tensor, cosine: Tensor, odd: Tensor, half: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """sin and cos of angle + quadrant · π/2."""
-    sine, cosine = sine.to(dtype), cosine.to(dtype)
-    odd = (quadrant & 1) == 1
+    """sin and cos after one (odd), two (half) or three (both) more quarter turns."""
     first, second = torch.where(odd, cosine, sine), torch.where(odd, sine, cosine)
-    negative_sine = (quadrant & 2) == 2
-    negative_cosine = ((quadrant + 1) & 2) == 2
-    return (
-        torch.where(negative_sine, -first, first),
-        torch.where(negative_cosine, -second, second),
-    )
+    return torch.where(half, -first, first), torch.where(odd ^ half, -second, second)
 
 
 def as_planes(positions: Tensor, axes: int) -> Tensor:

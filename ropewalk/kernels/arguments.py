@@ -5,17 +5,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ropewalk.kernels.kinds import require_dense
+
 
 def require_tensor(x: object, name: str = "x") -> None:
-    """Refuse what is not a tensor.
+    """Refuse what is not a tensor, or not one strided block of memory.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is none, or nested, sparse or masked.
     """
     if not isinstance(x, Tensor):
         raise TypeError(
             f"{name} must be a tensor [..., heads, tokens, head_dim], got {type(x).__name__}"
         )
+    require_dense(name, x)
 
 
 def require_bool(inverse: object) -> None:

@@ -8,6 +8,9 @@ from torch import Tensor
 
 def join(x: Tensor, first: Tensor, second: Tensor, lanes: tuple[slice, slice]) -> Tensor:
     """x with the lanes of the pairs replaced, in the dtype of x; x itself is not written."""
+    if x.dtype == torch.float16 and x.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
+        with torch.autocast("cpu", enabled=False):  # it refuses to join float16
+            return join(x, first, second, lanes)
     a, b = lanes
     first, second = first.to(x.dtype), second.to(x.dtype)
     if a.step == 2:

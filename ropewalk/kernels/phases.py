@@ -10,9 +10,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ropewalk.kernels.angles import as_planes, tables_by_torch
+from ropewalk.kernels.angles import as_planes, sincos_of, tables_by_torch
 from ropewalk.kernels.native import kernel
-from ropewalk.kernels.opaque import opaque
+from ropewalk.kernels.opaque import decomposes, opaque
+from ropewalk.kernels.portable import reduced_phase
 from ropewalk.kernels.steps import Steps
 from ropewalk.positions.contract import integer_positions
 
@@ -95,6 +96,16 @@ def phase_tables_op(
     return tables_by_torch(positions, steps, factor, _float(bits))
 
 
+@decomposes(phase_tables_op)
+def _portable_phase_tables(
+    positions: Tensor, steps: Tensor, factor: float, bits: int
+) -> tuple[Tensor, Tensor]:
+    """The same in operations that any runtime has and no product that overflows."""
+    planes = as_planes(positions, steps.shape[-2])
+    sine, cosine = sincos_of(reduced_phase(planes, steps), _float(bits), factor)
+    return cosine, sine
+
+
 def phase_tables(
     positions: Tensor, steps: Tensor, factor: float, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
@@ -112,6 +123,13 @@ def float_tables_op(
 ) -> tuple[Tensor, Tensor]:
     """:func:`float_tables` as an operator."""
     _same_device(positions, inv_freq)
+    return _float_tables(positions, inv_freq, factor, bits)
+
+
+@decomposes(float_tables_op)
+def _float_tables(
+    positions: Tensor, inv_freq: Tensor, factor: float, bits: int
+) -> tuple[Tensor, Tensor]:
     planes = as_planes(positions, inv_freq.shape[-2]).to(inv_freq.dtype)
     if inv_freq.dim() == 3:
         planes = planes.unsqueeze(-3)

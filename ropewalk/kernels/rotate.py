@@ -19,8 +19,10 @@ from ropewalk.kernels.arguments import (
     require_tensor,
 )
 from ropewalk.kernels.derivatives import Rotate
+from ropewalk.kernels.kinds import ordinary
 from ropewalk.kernels.phases import tables
 from ropewalk.kernels.plain import broadcast_shape, broadcast_tables, compute_dtype, turn
+from ropewalk.kernels.sharded import is_distributed, rotate_shards
 from ropewalk.kernels.steps import Steps
 from ropewalk.positions.contract import token_positions
 from ropewalk.spectra import Spectrum
@@ -59,6 +61,13 @@ def rotate(
     if turned is not None:
         return turned
     require_tensor(x)
+    if not ordinary(x, positions, out):
+        steps = _as_steps(spectrum, x)
+        require_bool(inverse)
+        tensors = (x, positions, steps.tensor, out)
+        if is_distributed(*tensors):
+            how = {"inverse": inverse, "offset": offset, "out": out}
+            return rotate_shards(rotate, x, positions, steps, **how)
     steps, where = _checked(x, positions, spectrum, inverse, offset)
     if out is not None:
         check_out(x, out)
@@ -137,7 +146,7 @@ def _how(
     """What the kernel's derivatives keep, or None where the kernel cannot take x."""
     if fused.ops_for(x) is None or x.dim() > fused.MOST_DIMS or not fused.needs_derivative(x):
         return None
-    if where.device != steps.tensor.device:
+    if where.device != steps.tensor.device or not ordinary(where, steps.tensor):
         return None
     kept = tuple(t.clone() if t.is_inference() else t for t in (where, steps.tensor))
     return kept[0], kept[1].contiguous(), steps.spectrum.turns[inverse]
@@ -156,6 +165,10 @@ def rotate_(
     if turned is not None:
         return turned
     require_tensor(x)
+    if not ordinary(x):
+        turned = rotate(x, positions, spectrum, inverse=inverse, offset=offset)
+        require_changeable(x)
+        return x.copy_(turned)
     if not fused.needs_derivative(x):
         return rotate(x, positions, spectrum, inverse=inverse, offset=offset, out=x)
     steps, where = _checked(x, positions, spectrum, inverse, offset)

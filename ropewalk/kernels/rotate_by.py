@@ -20,7 +20,9 @@ from ropewalk.kernels.arguments import (
     require_tensor,
 )
 from ropewalk.kernels.derivatives import RotateBy
+from ropewalk.kernels.kinds import ordinary
 from ropewalk.kernels.plain import broadcast_tables, compute_dtype, turn
+from ropewalk.kernels.sharded import is_distributed, rotate_shards_by
 from ropewalk.spectra.lanes import number, pair_slices
 
 
@@ -97,6 +99,9 @@ def _carefully(
             f"x {tuple(x.shape)} and cos {tuple(cos.shape)} need at least two dimensions: "
             "[tokens, head_dim] and [tokens, rotary_dim/2]"
         )
+    if not ordinary(x, cos, sin, out) and is_distributed(x, cos, sin, out):
+        how = {"layout": layout, "lane_offset": lane_offset, "pairing": pairing, "inverse": inverse}
+        return rotate_shards_by(rotate_by, x, cos, sin, out=out, **how)
     wide = compute_dtype(x.dtype)
     lanes = pair_slices(x.shape[-1], cos.shape[-1], layout, lane_offset, pairing)
     if cos.dim() == x.dim():

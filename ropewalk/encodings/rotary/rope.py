@@ -22,9 +22,9 @@ from torch import Tensor
 
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Rotary, token_positions, wide_dtype
-from ropewalk.kernels import Steps, rotate, rotate_qk
+from ropewalk.kernels import Steps, rotate, rotate_by, rotate_qk
 from ropewalk.kernels.phases import float_tables
-from ropewalk.kernels.plain import broadcast_tables, turn
+from ropewalk.kernels.plain import broadcast_tables
 from ropewalk.kernels.rotate import spectrum_lanes
 from ropewalk.spectra import Layout, Spectrum, axial, exact_angle, geometric
 from ropewalk.spectra.arguments import check_int
@@ -136,12 +136,21 @@ class RoPE(Rotary):
         steps = self._on(q)
         if self.phases == "integer":
             return rotate(q, positions, Steps(steps, self.spectrum), offset=offset)
-        lanes = spectrum_lanes(self.spectrum, q)
+        spectrum = self.spectrum
+        spectrum_lanes(spectrum, q)
         where = token_positions(positions, offset, q, self.axes)
-        cos, sin = float_tables(where, steps, self.spectrum.attention_factor, wide_dtype(q.dtype))
-        per_head = self.spectrum.heads is not None
-        cos, sin = broadcast_tables(cos, q, per_head), broadcast_tables(sin, q, per_head)
-        return turn(q, cos, sin, lanes)
+        tables = float_tables(where, steps, spectrum.attention_factor, wide_dtype(q.dtype))
+        cos, sin = (broadcast_tables(t, q, spectrum.heads is not None) for t in tables)
+        if cos.dim() > 2:  # heads and batch where those of q stand
+            cos, sin = (t[(None,) * (q.dim() - t.dim())] for t in (cos, sin))
+        return rotate_by(
+            q,
+            cos,
+            sin,
+            layout=spectrum.layout,
+            lane_offset=spectrum.lane_offset,
+            pairing=spectrum.pairing,
+        )
 
     def _on(self, x: Tensor) -> Tensor:
         """The steps where x is: the buffer, unless it was left behind elsewhere, say on meta."""
