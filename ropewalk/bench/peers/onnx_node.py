@@ -1,5 +1,6 @@
 """onnxruntime: a model of one RotaryEmbedding node a tensor, bound to memory that is there."""
 
+# pyright: reportMissingImports=false
 from __future__ import annotations
 
 from typing import Any
