@@ -187,7 +187,7 @@ class Clock:
 
 
 def test_ratios_are_medians_of_rounds_not_ratios_of_medians():
-    times = {"copy": [1.0, 2.0, 4.0], "form": [2.0, 6.0, 4.0]}
+    times: dict[str, list[float | None]] = {"copy": [1.0, 2.0, 4.0], "form": [2.0, 6.0, 4.0]}
     assert ratio(times, "form", "copy") == 2.0
     times["form"][1] = None
     assert ratio(times, "form", "copy") == 1.5
