@@ -93,7 +93,7 @@ def cases(
     """Every combination, without repeats; decode modes take one token of each shape.
 
     With neither ``layouts`` nor ``modes``: half layout in every mode, and the others in mode
-    ``out``, where the arithmetic shows most.
+    ``out``, where the arithmetic shows most, for the first shape and dtype.
 
     Raises:
         ValueError: a name is unknown, or a shape does not fit its layout.
@@ -105,15 +105,12 @@ def cases(
     ):
         for name in given:
             require_known(kind, name, known)
-    if layouts is None and modes is None:
-        pairs = [("half", mode) for mode in MODES] + [(layout, "out") for layout in LAYOUTS]
-    else:
-        pairs = list(product(layouts or LAYOUTS, modes or MODES))
-    found = (
-        _fitting(Case(shape, dtype, layout, mode))
-        for shape, dtype, (layout, mode) in product(shapes, dtypes, pairs)
-    )
-    return list(dict.fromkeys(found))
+    brief = layouts is None and modes is None
+    pairs = product(["half"] if brief else layouts or LAYOUTS, modes or MODES)
+    found = [Case(*it[:2], *it[2]) for it in product(shapes, dtypes, pairs)]
+    if brief:
+        found += [Case(shapes[0], dtypes[0], layout, "out") for layout in LAYOUTS]
+    return list(dict.fromkeys(map(_fitting, found)))
 
 
 def _fitting(case: Case) -> Case:

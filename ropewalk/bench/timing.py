@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-Seconds = dict[str, list[float | None]]
+Seconds = Mapping[str, Sequence[float | None]]
 """Of each form, one time a round; None where it sat the round out."""
 
 LEAST_ROUNDS = 3
@@ -57,7 +57,7 @@ def interleaved(
         for name, seconds in warm.items()
     }
     names = list(forms)
-    found: Seconds = {name: [] for name in names}
+    found: dict[str, list[float | None]] = {name: [] for name in names}
     with _no_collection():
         for turn in range(effort.rounds):
             at = turn % len(names)

@@ -48,7 +48,8 @@ def rotate(
         list[str] | None,
         typer.Option(
             help="fresh, out, in-place, forward+backward, decode or decode-in-place; all of them "
-            "if --layout is given. With neither: half in every mode, other layouts with out."
+            "if --layout is given. With neither: half in every mode, "
+            "and other layouts with out for the first shape and dtype."
         ),
     ] = None,
     peer: Annotated[

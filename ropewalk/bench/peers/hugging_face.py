@@ -1,5 +1,6 @@
 """transformers: its models' own functions, as they are and compiled."""
 
+# pyright: reportMissingImports=false
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,5 +1,6 @@
 """JAX: the usual form, jitted; in place by donating the argument."""
 
+# pyright: reportMissingImports=false
 from __future__ import annotations
 
 from typing import Any

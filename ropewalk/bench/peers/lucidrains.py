@@ -1,5 +1,6 @@
 """rotary-embedding-torch: its module, which makes positions in the dtype of x."""
 
+# pyright: reportMissingImports=false
 from __future__ import annotations
 
 import torch

@@ -1,5 +1,6 @@
 """MLX: ``mx.fast.rope``."""
 
+# pyright: reportMissingImports=false
 from __future__ import annotations
 
 import mlx.core as mx

@@ -1,5 +1,6 @@
 """onnxruntime: a model of one RotaryEmbedding node a tensor, bound to memory that is there."""
 
+# pyright: reportMissingImports=false
 from __future__ import annotations
 
 from typing import Any
@@ -86,7 +87,10 @@ def _session(inputs: tuple[Tensor, ...], spectrum: Spectrum, element: int) -> An
     for name, x in zip(_NAMES, inputs, strict=False):
         ins.append(helper.make_tensor_value_info(name, element, list(x.shape)))
         outs.append(helper.make_tensor_value_info(f"{name}_out", element, list(x.shape)))
-        some = {"rotary_embedding_dim": spectrum.rotary_dim, "num_heads": x.shape[1]}
+        some: dict[str, Any] = {
+            "rotary_embedding_dim": spectrum.rotary_dim,
+            "num_heads": x.shape[1],
+        }
         nodes.append(
             helper.make_node(
                 "RotaryEmbedding",

@@ -1,5 +1,6 @@
 """torchtune: its module, on ``[batch, tokens, heads, head_dim]`` as it wants it."""
 
+# pyright: reportMissingImports=false
 from __future__ import annotations
 
 import torch
