@@ -50,6 +50,9 @@ def lanes_of(reader: Reader, label: str, own: Parameters) -> Lanes:
     stated = rope is not None and rope.key is not None
     if rope is not None and (span == "qk_rope_head_dim" or (stated and not span)):
         return _latent(reader, own, rope, layout)
+    if span == "hidden_size" and (row := reader.size("hidden_size")) is not None:
+        width = Value(_even(reader, row, row.value), row.source)
+        return Lanes(width, width, layout, 0, False, False)
     head = _head(reader, span, own)
     proportional = span.endswith("proportional") or _type(own) == "proportional"
     if proportional:
@@ -209,6 +212,10 @@ def _rotary(reader: Reader, own: Parameters, head: Value) -> tuple[Value, int]:
 def _even(reader: Reader, origin: Value, lanes: int) -> int:
     if lanes % 2 or lanes < 2:
         used = max(2, lanes - lanes % 2)
+        if origin.source == CLASS_DEFAULT:  # no mistake of the file: it leaves its sizes out
+            what = f"an even number of rotated lanes ({lanes} by the class)"
+            reader.notes.add(findings.ASSUMED_SIZE, None, what=what, value=used)
+            return used
         reader.notes.add(numbers.ODD, origin, key=origin.source_key, value=lanes, used=used)
         return used
     return lanes

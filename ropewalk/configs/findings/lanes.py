@@ -96,6 +96,19 @@ TWO_LAYOUTS = Kind(
     "read rope_interleave and indexer_rope_interleave apart",
     {"model_type": "deepseek_v32", "qk_rope_head_dim": 64, "index_head_dim": 128},
 )
+SCALED_IMAGE = Kind(
+    "RW061",
+    "warning",
+    "A scaling of image axes",
+    "rope_type={rope_type} is not applied to the axes of an image; their frequencies are unscaled",
+    "remove the scaling from this part",
+    {
+        "model_type": "qwen2_vl_vision",
+        "embed_dim": 256,
+        "num_heads": 4,
+        "rope_scaling": {"rope_type": "linear", "factor": 2.0},
+    },
+)
 KINDS = (
     PARTIAL_TWICE,
     PARTIAL_DISAGREES,
@@ -107,4 +120,5 @@ KINDS = (
     PARTIAL_DEFAULT,
     ASSUMED_LAYOUT,
     TWO_LAYOUTS,
+    SCALED_IMAGE,
 )
