@@ -188,9 +188,7 @@ def _spread(reader: Reader, sets: dict[str, Parameters]) -> None:
     _strangers(reader, sets)
 
 
-def _targets(
-    labels: list[str], sets: dict[str, Parameters], what: str, value: Value
-) -> list[str]:
+def _targets(labels: list[str], sets: dict[str, Parameters], what: str, value: Value) -> list[str]:
     """The sets that a key outside the block is for: those of its class, or all.
 
     Beside sets with values of their own it may repeat that of one; then it is for that one.

@@ -91,9 +91,7 @@ def type_of(reader: Reader, own: Parameters) -> Value:
         reader.notes.add(spelling.ALIAS, given, given=name, meant=known, how=HOW.get(name, ""))
     if meant != name and name in ALIASES and not _takes(reader, name):
         model = reader.facts.model_type
-        reader.notes.add(
-            spelling.ALIAS_UNREAD, given, given=name, model_type=model, meant=meant
-        )
+        reader.notes.add(spelling.ALIAS_UNREAD, given, given=name, model_type=model, meant=meant)
     if name == "telechat3-yarn":
         own.setdefault("yarn_coefficient", Value(TELECHAT, given.source))
     return Value(meant, given.source)
