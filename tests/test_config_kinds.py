@@ -175,3 +175,43 @@ def test_nothing_is_written_that_reads_back_otherwise(model_type):
     with pytest.raises(ValueError, match=r"transformers 4|version 5"):
         emit(resolved, "transformers4")
     assert diff(resolved, resolve(emit(resolved, "transformers5"))).same
+
+
+@pytest.mark.parametrize("model_type", ["llama", "qwen3", "mistral", "gemma2", "cohere"])
+def test_a_share_that_the_class_does_not_read_is_told(model_type):
+    """transformers rotates all lanes with rope_type default, and the share with a scaling."""
+    from config_reference import config_class, frequencies, rotary_module
+
+    given: dict[str, Any] = {"hidden_size": 256, "num_attention_heads": 4, "head_dim": 64}
+    given["partial_rotary_factor"] = 0.25
+    made = config_class(model_type)
+    assert made is not None
+    module = rotary_module(made(**given))
+    assert module is not None
+    assert [len(f) for f in frequencies(module).values()] == [32]
+    config = {"model_type": model_type, **given}
+    assert found(config, "RW062") == ["partial_rotary_factor"]
+    assert resolve(config).layers[0].rotary_dim == 16
+    scaled = {**config, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}
+    module = rotary_module(made(**given, rope_scaling=scaled["rope_scaling"]))
+    assert module is not None
+    assert [len(f) for f in frequencies(module).values()] == [8]
+    assert not found(scaled, "RW062")
+    assert not found({**config, "partial_rotary_factor": 1.0}, "RW062")
+
+
+@pytest.mark.parametrize("model_type", ["phi", "glm4", "minimax_m2", "stablelm", "of_its_own"])
+def test_a_share_that_the_class_reads_is_not_told(model_type):
+    config = {"model_type": model_type, "head_dim": 64, "partial_rotary_factor": 0.25}
+    assert not found(config, "RW062")
+
+
+def test_keys_of_an_unknown_type_are_not_called_a_contradiction():
+    block = {**YARN, "rope_type": "yarm"}
+    assert errors({**HEAD, "rope_scaling": block}) == ["RW003"]
+
+
+def test_a_number_of_thousands_of_digits_is_one_clear_line():
+    text = b'{"rope_theta": ' + b"9" * 10_000 + b"}"
+    with pytest.raises(ValueError, match="thousands of digits"):
+        resolve(text)

@@ -59,6 +59,7 @@ def lanes_of(reader: Reader, label: str, own: Parameters) -> Lanes:
         width = head.value - head.value % 2
         return Lanes(head, Value(width, head.source), layout, 0, True, False)
     rotary, span_of = _rotary(reader, own, head)
+    _tell_unread(reader, own, head, rotary)
     offset = 0
     if reader.facts.row.get("lanes") == "trailing":
         offset = head.value - rotary.value
@@ -242,6 +243,24 @@ def _twice(reader: Reader, head: Value, explicit: Value, share: Value, by_share:
             second_lanes=by_share,
             used=explicit.value,
             **words,
+        )
+
+
+def _tell_unread(reader: Reader, own: Parameters, head: Value, rotary: Value) -> None:
+    """Tell of a share that the class of this model ignores."""
+    scaled = _type(own) not in (None, "default", "mrope")
+    if scaled or rotary.key is None or rotary.value == head.value or reader.facts.reads_share:
+        return
+    stated = next((v for v in (own.get(PARTIAL), reader.raw("rotary_dim")) if v and v.key), None)
+    if stated is not None:
+        reader.notes.add(
+            findings.SHARE_UNREAD,
+            stated,
+            key=stated.source_key,
+            value=stated.value,
+            model_type=reader.facts.model_type,
+            head_dim=head.value,
+            lanes=rotary.value,
         )
 
 

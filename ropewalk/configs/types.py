@@ -149,6 +149,8 @@ def tell_unread(reader: Reader, kind: Value, own: Mapping[str, Value]) -> None:
     if kind.value == "alpha":
         return
     scaling = {k: v for k, v in unread.items() if k in SCALING_KEYS}
+    if kind.value == "default" and _unknown(own):
+        return  # told already: nothing can be said of keys of an unknown type
     if kind.value in ("default", "axial") and _scales(scaling):
         reader.notes.add(
             spelling.CONTRADICTS,
@@ -169,6 +171,14 @@ def tell_unread(reader: Reader, kind: Value, own: Mapping[str, Value]) -> None:
             rope_type=kind.value,
             hint=f" (did you mean {close[0]}?)" if close else "",
         )
+
+
+def _unknown(own: Mapping[str, Value]) -> bool:
+    given = own.get("rope_type") or own.get("type")
+    if given is None or given.value is None:
+        return False
+    name = str(given.value)[:60]
+    return name not in KEYS and name not in ALIASES
 
 
 def _in_block(value: Value) -> bool:

@@ -109,6 +109,15 @@ SCALED_IMAGE = Kind(
         "rope_scaling": {"rope_type": "linear", "factor": 2.0},
     },
 )
+SHARE_UNREAD = Kind(
+    "RW062",
+    "warning",
+    "A rotated share that the class does not read",
+    "{key}={value}: without a scaling {model_type} in transformers rotates all {head_dim} lanes; "
+    "programs that read the key, as is done here, rotate {lanes}",
+    "remove it if the model was trained in transformers; else say which program it is for",
+    {"model_type": "llama", "partial_rotary_factor": 0.5},
+)
 KINDS = (
     PARTIAL_TWICE,
     PARTIAL_DISAGREES,
@@ -121,4 +130,5 @@ KINDS = (
     ASSUMED_LAYOUT,
     TWO_LAYOUTS,
     SCALED_IMAGE,
+    SHARE_UNREAD,
 )
