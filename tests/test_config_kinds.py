@@ -215,3 +215,41 @@ def test_a_number_of_thousands_of_digits_is_one_clear_line():
     text = b'{"rope_theta": ' + b"9" * 10_000 + b"}"
     with pytest.raises(ValueError, match="thousands of digits"):
         resolve(text)
+
+
+@pytest.mark.parametrize(
+    "model_type",
+    [
+        "qwen2_5_omni_audio_encoder",
+        "qwen3_omni_moe_audio_encoder",
+        "mllama_vision_model",
+        "gemma3n_vision",
+        "phi4_multimodal_vision",
+        "hunyuan_vl_vision",
+    ],
+)
+def test_parts_beside_a_rotating_text_do_not_rotate_for_its_sake(model_type):
+    """Their files hold a rotating function, which only the text part calls."""
+    assert [g.kind for g in resolve({"model_type": model_type}).layers] == ["other"]
+
+
+def test_the_scaling_of_mpt():
+    attention = {"alibi": False, "rope": True, "rope_theta": 500000, "rope_impl": "hf"}
+    sizes = {"model_type": "mpt", "d_model": 4096, "n_heads": 32, "n_layers": 2}
+
+    def first(**more: Any) -> Any:
+        return resolve({**sizes, "attn_config": {**attention, **more}}).layers[0]
+
+    plain = first()
+    scaled = first(rope_hf_config={"type": "linear", "factor": 2.0})
+    assert scaled.rope_type == "linear"
+    assert scaled.inv_freq[1] == plain.inv_freq[1] / 2
+    assert scaled.provenance["factor"].key == "attn_config.rope_hf_config.factor"
+    assert first(rope_hf_config={"type": "no_scaling", "factor": 1.0}).rope_type == "default"
+    dail = first(rope_impl="dail", rope_hf_config={"type": "linear", "factor": 2.0})
+    assert dail.inv_freq == plain.inv_freq
+
+
+def test_clvp_rotates_32_lanes():
+    group = resolve({"model_type": "clvp_encoder"}).layers[0]
+    assert (group.kind, group.rotary_dim, len(group.inv_freq)) == ("rotary", 32, 16)

@@ -34,7 +34,7 @@ def _sizes(text: Resolved) -> Config:
         sizes["qk_rope_head_dim"] = group.rotary_dim
         sizes["qk_nope_head_dim"] = group.lane_offset
     else:
-        sizes["head_dim"] = group.head_dim
+        sizes["hidden_size" if "width" in group.details else "head_dim"] = group.head_dim
     wide = next((g for g in rotating(text) if g.pairing == "proportional"), None)
     if wide is not None and wide.head_dim != group.head_dim:
         sizes["global_head_dim"] = wide.head_dim
