@@ -253,3 +253,9 @@ def test_the_scaling_of_mpt():
 def test_clvp_rotates_32_lanes():
     group = resolve({"model_type": "clvp_encoder"}).layers[0]
     assert (group.kind, group.rotary_dim, len(group.inv_freq)) == ("rotary", 32, 16)
+
+
+def test_a_head_too_narrow_for_three_axes():
+    config = {"model_type": "minimax_m3_vl_vision", "hidden_size": 64, "num_attention_heads": 16}
+    group = resolve(config).layers[0]
+    assert (group.rotary_dim, group.axes) == (4, None)

@@ -99,7 +99,7 @@ def _image(
         reader.notes.add(findings.SCALED_IMAGE, rotation.kind, rope_type=rotation.kind.value)
         rotation.unscale()
     if rule == "3d":
-        return _video(own, lane, rotation)
+        return _video(own, lane, rotation) if lane.pairs >= 3 else None
     if lane.pairs % 2:
         return None
     half, theta = lane.pairs // 2, float(own[THETA].value)
