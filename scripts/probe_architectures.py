@@ -103,7 +103,7 @@ def facts(model_type: str) -> dict[str, Any] | None:
     found.update(layer_facts(config_class))
     found.update(run_facts(config_class, model_type, module) or function_facts(module, functions))
     if "kind" not in found:
-        if not functions and not rope_of(plain):
+        if not rope_of(plain) and not (functions and _has_rope(plain)):
             return {"kind": "other", "defaults": found["defaults"]}
         found["kind"] = "rotary"
     if found["kind"] != "rotary":
@@ -112,6 +112,11 @@ def facts(model_type: str) -> dict[str, Any] | None:
     if parts:
         found["parts"] = parts
     return found
+
+
+def _has_rope(plain: Any) -> bool:
+    """Whether a config has a place for rope parameters; one beside it in a file may not."""
+    return any(field in vars(plain) for field in ("rope_parameters", "rope_theta"))
 
 
 if __name__ == "__main__":

@@ -41,7 +41,15 @@ LAZY_UPWARD = {
     ("encodings/rotary/rope.py", "configs"): "RoPE.from_config reads a model's config",
 }
 
-STANDARD_ONLY = ("spectra", "configs", "catalog.py", "_version.py", "records.py", "cli/app.py")
+STANDARD_ONLY = (
+    "spectra",
+    "configs",
+    "catalog.py",
+    "_version.py",
+    "records.py",
+    "cli/app.py",
+    "cli/entry.py",
+)
 
 
 def modules() -> list[Path]:

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from ropewalk.cli.explain import CONFIG_HELP, plain
+from ropewalk.cli.explain import CONFIG_HELP
+from ropewalk.cli.explained import plain
 from ropewalk.cli.output import FINE, NO, console, print_json
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ropewalk.cli.explain import CONFIG_HELP, plain
+from ropewalk.cli.explain import CONFIG_HELP
+from ropewalk.cli.explained import plain
 from ropewalk.cli.output import console, number, print_json
 
 if TYPE_CHECKING:

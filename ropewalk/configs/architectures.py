@@ -110,6 +110,11 @@ class Facts:
         return not own & _old_types()
 
     @property
+    def reads_share(self) -> bool:
+        """Whether the class in transformers rotates a share of the lanes without a scaling."""
+        return self.model_type not in _share_unread()
+
+    @property
     def period_key(self) -> str | None:
         """The key that sets how often the rarer kind of layer comes."""
         return self.row.get("layer_period")
@@ -140,6 +145,13 @@ def _old_types() -> frozenset[str]:
     """The model types that transformers 4 has."""
     stated = json.loads((HERE / "stated.json").read_text(encoding="utf-8"))
     return frozenset(stated["transformers4"]["types"].split())
+
+
+@cache
+def _share_unread() -> frozenset[str]:
+    """The model types whose unscaled rotation ignores partial_rotary_factor in transformers."""
+    stated = json.loads((HERE / "stated.json").read_text(encoding="utf-8"))
+    return frozenset(stated["share_unread"]["types"].split())
 
 
 def _row(model_type: str, depth: int = 0) -> dict[str, Any] | None:

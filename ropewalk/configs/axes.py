@@ -18,8 +18,8 @@ SECTION_KEYS = ("mrope_section", "xdrope_section", "rope_section")
 def axes_of(reader: Reader, own: Parameters, lane: Lanes, rotation: Rotation) -> Value | None:
     """A letter a pair, or None for one axis; frequencies of image axes are put in place."""
     rule = reader.facts.row.get("axes_rule") or ("2d" if rotation.kind.value == "axial" else None)
-    if rule in ("2d", "apart", "pixtral", "normalised", "3d"):
-        return _image(own, lane, rotation, rule)
+    if rule in ("2d", "apart", "pixtral", "normalised", "3d", "whole"):
+        return _image(reader, own, lane, rotation, rule)
     return _sections(reader, own, lane)
 
 
@@ -89,15 +89,22 @@ def _ordered(reader: Reader, own: Parameters, sizes: list[int]) -> str:
     return interleaved(sizes) if order == "interleaved" else blocks(sizes)
 
 
-def _image(own: Parameters, lane: Lanes, rotation: Rotation, rule: str) -> Value | None:
-    """Two axes, each with a half of the pairs."""
+def _image(
+    reader: Reader, own: Parameters, lane: Lanes, rotation: Rotation, rule: str
+) -> Value | None:
+    """Two axes, each with a half of the pairs; no scaling acts on them."""
     if rotation.spectrum is None:
         return None
+    if rotation.kind.value not in ("default", "axial", "proportional"):
+        reader.notes.add(findings.SCALED_IMAGE, rotation.kind, rope_type=rotation.kind.value)
+        rotation.unscale()
     if rule == "3d":
-        return _video(own, lane, rotation)
+        return _video(own, lane, rotation) if lane.pairs >= 3 else None
     if lane.pairs % 2:
         return None
     half, theta = lane.pairs // 2, float(own[THETA].value)
+    if rule == "whole":
+        return _alternating(own, lane, rotation)
     if rule == "apart":
         rotation.details["halves"] = "each axis turns the lanes of its own half of the head"
     if rule == "normalised":
@@ -107,7 +114,7 @@ def _image(own: Parameters, lane: Lanes, rotation: Rotation, rule: str) -> Value
         row = row[0::2] + row[1::2]
     else:
         row = powers(theta, half, lane.rotary_dim.value // 2) * 2
-    rotation.spectrum = rotation.spectrum.replace(freqs=(row,))
+    rotation.spectrum = rotation.plain = rotation.spectrum.replace(freqs=(row,))
     return Value("H" * half + "W" * half, CLASS_DEFAULT)
 
 
@@ -116,5 +123,17 @@ def _video(own: Parameters, lane: Lanes, rotation: Rotation) -> Value:
     assert rotation.spectrum is not None
     each = (lane.rotary_dim.value // 3) // 2
     row = powers(float(own[THETA].value), each, 2 * each) * 3
-    rotation.spectrum = rotation.spectrum.replace(freqs=(row,))
+    rotation.spectrum = rotation.plain = rotation.spectrum.replace(freqs=(row,))
     return Value("T" * each + "H" * each + "W" * each, CLASS_DEFAULT)
+
+
+def _alternating(own: Parameters, lane: Lanes, rotation: Rotation) -> Value:
+    """Two axes in turn, over the whole row of all heads, before it is split into heads."""
+    assert rotation.spectrum is not None
+    half = lane.pairs // 2
+    each = powers(float(own[THETA].value), half, 2 * half)
+    row = tuple(f for f in each for _ in "HW")
+    rotation.details["width"] = "rotates the whole row before it is split into heads"
+    rotation.details["coordinates"] = "rows and columns counted from 1"
+    rotation.spectrum = rotation.plain = rotation.spectrum.replace(freqs=(row,))
+    return Value("HW" * half, CLASS_DEFAULT)

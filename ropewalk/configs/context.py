@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ropewalk.configs.findings import lengths
 from ropewalk.configs.parameter import LONGEST
+from ropewalk.configs.parameters import expanded
 from ropewalk.configs.reader import Reader, whole
 from ropewalk.configs.resolved import Context
 from ropewalk.configs.turned import Rotation
@@ -14,7 +17,10 @@ TRAINED = ("max_trained_positions", "original_max_position_embeddings")
 NEAR = 0.02
 """Lengths within this share of each other count as the same."""
 
-POWERS = tuple(1 << n for n in range(9, 25))
+USUAL = tuple(1 << n for n in range(9, 25)) + tuple(
+    k << n for k in (3, 5, 25) for n in range(12, 20)
+)
+"""Lengths that models have: powers of two, and 3, 5 or 25 times one."""
 
 
 def declared_of(reader: Reader) -> Value | None:
@@ -112,12 +118,11 @@ def _compare(
 
 
 def _suspicious(reader: Reader) -> None:
-    """Lengths with the digits of a power of two in another order."""
+    """Lengths with the digits of a usual one in another order."""
     places = [reader.raw("max_position_embeddings"), reader.raw(ORIGINAL)]
     for name in ("rope_parameters", "rope_scaling"):
         block = reader.store.get(name)
-        if block is not None and isinstance(block.value, dict) and ORIGINAL in block.value:
-            places.append(Value(block.value[ORIGINAL], f"file:{name}.{ORIGINAL}"))
+        places += [] if block is None else _originals(block)
     for place in places:
         if place is None or type(place.value) is not int or not 512 <= place.value < LONGEST:
             continue
@@ -125,8 +130,21 @@ def _suspicious(reader: Reader) -> None:
         if length % 256 == 0:
             continue
         digits = sorted(str(length))
-        likely = next((p for p in POWERS if sorted(str(p)) == digits), None)
+        likely = next((p for p in USUAL if sorted(str(p)) == digits), None)
         if likely is not None:
             reader.notes.add(
                 lengths.SUSPICIOUS, place, key=place.source_key, value=length, likely=likely
             )
+
+
+def _originals(block: Value) -> list[Value]:
+    """The original lengths in a block and in the sets that it may hold."""
+    if not isinstance(block.value, Mapping):
+        return []
+    found = []
+    for key, item in expanded(block).items():
+        if key == ORIGINAL:
+            found.append(item)
+        elif isinstance(item.value, Mapping):
+            found += [own for name, own in expanded(item).items() if name == ORIGINAL]
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ropewalk.configs.diff import diff
 from ropewalk.configs.emit_engines import for_llama_cpp, for_mlx, for_vllm
 from ropewalk.configs.emit_transformers import (
     Config,
@@ -12,6 +13,7 @@ from ropewalk.configs.emit_transformers import (
     for_transformers4,
     for_transformers5,
 )
+from ropewalk.configs.resolve import resolve
 from ropewalk.configs.resolved import Resolved
 
 
@@ -38,7 +40,22 @@ def emit(resolved: Resolved, target: str) -> Config:
     text = resolved.text()
     if not any(group.kind == "rotary" for group in text.layers):
         raise ValueError("no layer of this config rotates, so there is nothing to write")
-    return TARGETS[target](text)
+    written = TARGETS[target](text)
+    if "flags" not in written:
+        _read_back(text, written, target)
+    return written
+
+
+def _read_back(text: Resolved, written: Config, target: str) -> None:
+    """Nothing leaves that reads back as something else."""
+    back = resolve(written)
+    differences = [layer for layer in diff(text, back).layers if not layer.same]
+    if not differences and not back.errors:
+        return
+    why = back.errors[0].message if back.errors else "layers would rotate otherwise"
+    raise ValueError(
+        f"{text.model_type or 'this config'} cannot be written in the keys of {target}: {why}"
+    )
 
 
 TARGETS: dict[str, Callable[[Resolved], Config]] = {
@@ -65,6 +82,7 @@ POSITION_KEYS = frozenset(
         "local_rope_theta",
         "global_rope_theta",
         "rope_ratio",
+        "layer_rope_theta",
     )
 )
 """Keys of a file that written ones replace."""

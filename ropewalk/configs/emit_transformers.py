@@ -10,11 +10,17 @@ from ropewalk.configs.parameters import PARTIAL, THETA
 from ropewalk.configs.resolved import LayerGroup, Resolved
 
 Config = dict[str, Any]
+LISTED, THETA_OF = "layer_rope_theta", "theta"
 
 
 def rotating(text: Resolved) -> list[LayerGroup]:
     """The groups of layers that rotate."""
     return [group for group in text.layers if group.kind == "rotary"]
+
+
+def _listed(text: Resolved) -> bool:
+    """Whether each layer has a theta of its own."""
+    return any(str(group.label).startswith("theta ") for group in rotating(text))
 
 
 def _sizes(text: Resolved) -> Config:
@@ -28,7 +34,7 @@ def _sizes(text: Resolved) -> Config:
         sizes["qk_rope_head_dim"] = group.rotary_dim
         sizes["qk_nope_head_dim"] = group.lane_offset
     else:
-        sizes["head_dim"] = group.head_dim
+        sizes["hidden_size" if "width" in group.details else "head_dim"] = group.head_dim
     wide = next((g for g in rotating(text) if g.pairing == "proportional"), None)
     if wide is not None and wide.head_dim != group.head_dim:
         sizes["global_head_dim"] = wide.head_dim
@@ -43,6 +49,8 @@ def _sizes(text: Resolved) -> Config:
 def _layer_kinds(text: Resolved, count: int) -> Config:
     """layer_types, or no_rope_layers, where layers differ."""
     still = {i for g in text.layers if g.kind == "none" for i in g.layers}
+    if _listed(text):
+        return {}
     labels = {i: g.label for g in rotating(text) for i in g.layers}
     if len(rotating(text)) > 1:
         return {"layer_types": [labels.get(i) or "linear_attention" for i in range(count)]}
@@ -85,11 +93,8 @@ def _partial(text: Resolved, group: LayerGroup) -> float | None:
 
 def new_keys(text: Resolved) -> Config:
     """rope_parameters, nested where kinds of layers differ."""
-    if any(str(group.label).startswith("theta ") for group in rotating(text)):
-        raise ValueError(
-            "this config has a theta for each layer, which only the class of this model reads; "
-            "keep its own list"
-        )
+    if _listed(text):
+        return _theta_list(text)
     sets = {}
     for group in rotating(text):
         own = {**_block(group), THETA: group.theta}
@@ -100,6 +105,23 @@ def new_keys(text: Resolved) -> Config:
     if len(sets) == 1:
         return {"rope_parameters": next(iter(sets.values()))}
     return {"rope_parameters": sets}
+
+
+def _theta_list(text: Resolved) -> Config:
+    """``layer_rope_theta``: a theta for each layer, 0 where a layer does not rotate."""
+    groups = rotating(text)
+    if not str(groups[0].provenance[THETA_OF].key).startswith(LISTED):
+        raise ValueError(
+            f"this config has a theta for each layer, which only classes with {LISTED} read, and "
+            f"{text.model_type or 'this one'} has it elsewhere; keep its own list"
+        )
+    blocks = [{**_block(group), PARTIAL: _partial(text, group)} for group in groups]
+    if any(block != blocks[0] for block in blocks):
+        raise ValueError("a theta for each layer goes with one scaling and one partial factor only")
+    thetas = {i: group.theta for group in groups for i in group.layers}
+    block = {key: value for key, value in blocks[0].items() if value is not None}
+    count = sum(len(group.layers) for group in text.layers)
+    return {LISTED: [thetas.get(i, 0) for i in range(count)], "rope_parameters": block}
 
 
 def for_transformers5(text: Resolved) -> Config:
@@ -144,6 +166,10 @@ def _two_thetas(text: Resolved, groups: list[LayerGroup]) -> Config:
         )
     if wide.rope_type == "proportional" or _partial(text, wide) != _partial(text, local):
         raise ValueError("transformers 4 has one partial factor for all layers; this needs 5")
+    if facts(text.model_type).newer:
+        raise ValueError(
+            f"transformers 4 has no class for model_type {text.model_type}; this needs version 5"
+        )
     first, second = LOCAL_KEYS.get(str(text.model_type), (THETA, "rope_local_base_freq"))
     block = _block(wide)
     scaling = None if block == {"rope_type": "default"} else block

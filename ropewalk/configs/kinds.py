@@ -44,6 +44,8 @@ def kind_of(reader: Reader) -> Value:
     rope = reader.store.get("qk_rope_head_dim")
     if rope is not None and type(rope.value) is int and rope.value == 0:
         return Value("none", rope.source)
+    if rope is None and reader.facts.default("qk_rope_head_dim") == 0:
+        return Value("none", CLASS_DEFAULT)
     given = reader.raw("position_embedding_type")
     if given is not None and not reader.facts.known:
         kind = BY_POSITION_TYPE.get(str(given.value).lower())

@@ -50,12 +50,16 @@ def lanes_of(reader: Reader, label: str, own: Parameters) -> Lanes:
     stated = rope is not None and rope.key is not None
     if rope is not None and (span == "qk_rope_head_dim" or (stated and not span)):
         return _latent(reader, own, rope, layout)
+    if span == "hidden_size" and (row := reader.size("hidden_size")) is not None:
+        width = Value(_even(reader, row, row.value), row.source)
+        return Lanes(width, width, layout, 0, False, False)
     head = _head(reader, span, own)
     proportional = span.endswith("proportional") or _type(own) == "proportional"
     if proportional:
         width = head.value - head.value % 2
         return Lanes(head, Value(width, head.source), layout, 0, True, False)
     rotary, span_of = _rotary(reader, own, head)
+    _tell_unread(reader, own, head, rotary)
     offset = 0
     if reader.facts.row.get("lanes") == "trailing":
         offset = head.value - rotary.value
@@ -209,6 +213,10 @@ def _rotary(reader: Reader, own: Parameters, head: Value) -> tuple[Value, int]:
 def _even(reader: Reader, origin: Value, lanes: int) -> int:
     if lanes % 2 or lanes < 2:
         used = max(2, lanes - lanes % 2)
+        if origin.source == CLASS_DEFAULT:  # no mistake of the file: it leaves its sizes out
+            what = f"an even number of rotated lanes ({lanes} by the class)"
+            reader.notes.add(findings.ASSUMED_SIZE, None, what=what, value=used)
+            return used
         reader.notes.add(numbers.ODD, origin, key=origin.source_key, value=lanes, used=used)
         return used
     return lanes
@@ -235,6 +243,24 @@ def _twice(reader: Reader, head: Value, explicit: Value, share: Value, by_share:
             second_lanes=by_share,
             used=explicit.value,
             **words,
+        )
+
+
+def _tell_unread(reader: Reader, own: Parameters, head: Value, rotary: Value) -> None:
+    """Tell of a share that the class of this model ignores."""
+    scaled = _type(own) not in (None, "default", "mrope")
+    if scaled or rotary.key is None or rotary.value == head.value or reader.facts.reads_share:
+        return
+    stated = next((v for v in (own.get(PARTIAL), reader.raw("rotary_dim")) if v and v.key), None)
+    if stated is not None:
+        reader.notes.add(
+            findings.SHARE_UNREAD,
+            stated,
+            key=stated.source_key,
+            value=stated.value,
+            model_type=reader.facts.model_type,
+            head_dim=head.value,
+            lanes=rotary.value,
         )
 
 

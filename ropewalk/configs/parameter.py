@@ -79,6 +79,16 @@ class Parameter:
         outer = self.reader.raw(ORIGINAL)
         inner = self.own.get(ORIGINAL)
         given = outer if outer is not None else inner
+        if outer is not None and inner is not None and inner.value not in (None, outer.value):
+            self.notes.add(
+                spelling.TWO_SPELLINGS,
+                inner,
+                first_key=outer.source_key,
+                first=outer.value,
+                second_key=inner.source_key,
+                second=inner.value,
+                used=outer.source_key,
+            )
         if given is not None and given.value is not None:
             found = whole(given, self.notes, at_most=LONGEST)
             if found is not None:

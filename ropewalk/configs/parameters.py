@@ -42,6 +42,7 @@ THETA_KEYS = [
     "rope_base",
     "default_theta",
 ]
+PARTIAL_KEYS = [PARTIAL, "rotary_pct", "rotary_percent", "rope_pct", "rope_percent"]
 
 
 def parameters_of(reader: Reader) -> dict[str, Parameters]:
@@ -145,11 +146,15 @@ def _flat_for_labels(reader: Reader, block: Parameters) -> dict[str, Parameters]
             target=targets[0],
         )
     sets = {label: _defaults(facts.rope[label]) for label in facts.labels}
+    elsewhere = [label for label in reader.goes_to.get(THETA, []) if label in sets]
+    apart = bool(elsewhere) and not set(elsewhere) & set(targets)
     for label in targets:
-        sets[label] = {
-            **{k: v for k, v in sets[label].items() if k in (THETA, PARTIAL)},
-            **block,
-        }
+        kept = {k: v for k, v in block.items() if not (apart and k == THETA)}
+        own = {k: v for k, v in sets[label].items() if k in (THETA, PARTIAL)}
+        sets[label] = {**own, **kept}
+    if apart and THETA in block:
+        for label in elsewhere:
+            sets[label][THETA] = block[THETA]
     return sets
 
 
@@ -178,10 +183,22 @@ def _spread(reader: Reader, sets: dict[str, Parameters]) -> None:
             continue
         if isinstance(value.value, (list, tuple)) and what == THETA:
             continue
-        for label in labels if set(labels) & set(sets) else sets:
-            if label in sets:
-                _put(reader, sets[label], what, value)
+        for label in _targets(labels, sets, what, value):
+            _put(reader, sets[label], what, value)
     _strangers(reader, sets)
+
+
+def _targets(labels: list[str], sets: dict[str, Parameters], what: str, value: Value) -> list[str]:
+    """The sets that a key outside the block is for: those of its class, or all.
+
+    Beside sets with values of their own it may repeat that of one; then it is for that one.
+    """
+    own = [label for label in labels if label in sets]
+    if own:
+        return own
+    given = {label: own[what] for label, own in sets.items() if what in own and own[what].key}
+    same = [label for label, inner in given.items() if _same_number(inner, value)]
+    return same if len(sets) > 1 and len(given) == len(sets) and same else list(sets)
 
 
 def _null_theta(reader: Reader, value: Value, sets: dict[str, Parameters]) -> None:
@@ -209,28 +226,35 @@ def _same_number(a: Value, b: Value) -> bool:
 
 
 def _strangers(reader: Reader, sets: dict[str, Parameters]) -> None:
-    """Theta under a name that this class does not read."""
+    """Theta and partial factor under names that this class does not read."""
     if not reader.facts.known or reader.facts.kind != "rotary" or "@dialect" in reader.store:
         return
-    for key in THETA_KEYS:
-        value = reader.store.get(key)
-        if value is None or value.value is None or key in reader.goes_to:
-            continue
-        used = next(iter(sets.values())).get(THETA)
-        if used is not None and _same_number(used, value):
-            continue
-        right = next((k for k in reader.goes_to if "theta" in k or "base" in k), None)
-        default = used.value if used is not None else reader.facts.lacking(next(iter(sets)), THETA)
-        reader.notes.add(
-            spelling.THETA_ELSEWHERE,
-            value,
-            key=key,
-            value=value.value,
-            model_type=reader.facts.model_type,
-            hint="",
-            used=default,
-            right=right or "rope_parameters.rope_theta",
-        )
+    for what, names in ((THETA, THETA_KEYS), (PARTIAL, PARTIAL_KEYS)):
+        own = [key for key in names if key in reader.goes_to]
+        for key in names:
+            value = reader.raw(key)
+            if value is None or key in own or (what == PARTIAL and not own):
+                continue
+            _tell_stranger(reader, sets, what, value, own)
+
+
+def _tell_stranger(
+    reader: Reader, sets: dict[str, Parameters], what: str, value: Value, own: list[str]
+) -> None:
+    used = next(iter(sets.values())).get(what)
+    if used is not None and _same_number(used, value):
+        return
+    lacking = reader.facts.lacking(next(iter(sets)), what)
+    reader.notes.add(
+        spelling.ELSEWHERE,
+        value,
+        key=value.key,
+        value=value.value,
+        model_type=reader.facts.model_type,
+        what=what,
+        used=used.value if used is not None else lacking if lacking is not None else "not stated",
+        right=own[0] if own else f"rope_parameters.{what}",
+    )
 
 
 def _complete(reader: Reader, label: str, own: Parameters) -> None:

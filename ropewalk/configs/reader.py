@@ -190,7 +190,10 @@ def numbers_of(value: Value, notes: Notes) -> tuple[float, ...] | None:
             expected=f"at most {WIDEST} long",
         )
         return None
-    items = [number(Value(item, f"{value.source}[{i}]"), notes) for i, item in enumerate(found)]
+    aside = Notes(notes.prefix)
+    items = [number(Value(item, f"{value.source}[{i}]"), aside) for i, item in enumerate(found)]
+    for finding in {f.code: f for f in reversed(aside.findings)}.values():
+        notes.findings.append(finding)  # the first of each kind: one mistake, not one an entry
     if any(item is None for item in items):
         return None
     return tuple(item.value for item in items if item is not None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
@@ -78,7 +78,7 @@ class LayerGroup:
         if "halves" in self.details:
             raise ValueError(
                 f"layers {ranges(self.layers)} rotate each half of a head by itself; that is two "
-                "spectra, one for each axis"
+                "spectra, one for each axis: use .spectra(), and rotate with both in turn"
             )
         row, factor = self.inv_freq, self.attention_factor
         for variant in self.variants:
@@ -93,6 +93,28 @@ class LayerGroup:
             attention_factor=factor,
         )
         return along(plain, self.axes, letters(self.axes)) if self.axes else plain
+
+    def spectra(self, length: int | None = None) -> tuple[Spectrum, ...]:
+        """The rotation as spectra to apply in turn: one, or one for each half of a head.
+
+        Raises:
+            ValueError: as :meth:`spectrum`.
+        """
+        if "halves" not in self.details:
+            return (self.spectrum(length),)
+        half, width = len(self.inv_freq) // 2, self.head_dim // 2
+        axes = self.axes or ""
+        halves = (
+            replace(
+                self,
+                inv_freq=self.inv_freq[i * half : (i + 1) * half],
+                axes=axes[i * half : (i + 1) * half],
+                lane_offset=self.lane_offset + i * width,
+                details={},
+            )
+            for i in (0, 1)
+        )
+        return tuple(group.spectrum(length) for group in halves)
 
     def as_dict(self) -> dict[str, Any]:
         """As ``explain --json`` prints it."""

@@ -74,12 +74,15 @@ def _file(path: Path) -> Material:
     if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode) and not stat.S_ISCHR(mode):
         raise ValueError(f"{path} is neither a file nor a folder")
     with path.open("rb") as file:
-        head = file.read(4)
-        if head == MAGIC:
-            from ropewalk.configs.gguf import read
+        try:
+            head = file.read(4)
+            if head == MAGIC:
+                from ropewalk.configs.gguf import read
 
-            return Material(*read(file, str(path)))
-        rest = _bounded(file, str(path))
+                return Material(*read(file, str(path)))
+            rest = _bounded(file, str(path))
+        except OSError as error:  # the system does not say which file it could not read
+            raise OSError(error.errno, error.strerror, str(path)) from None
     if path.name.endswith((".gguf", ".safetensors", ".bin", ".pt", ".pth")):
         raise ValueError(
             f"{path} is not a GGUF file (it begins with {head!r}); give a config.json, a model "
@@ -135,8 +138,10 @@ def parsed(data: bytes, name: str) -> Material:
         raise ValueError(f"{name} {what}") from None
     except RecursionError:
         raise ValueError(f"{name} is nested too deep for a config") from None
-    except ValueError as error:  # an int with thousands of digits
-        raise ValueError(f"{name}: {error}") from None
+    except ValueError:  # Python reads no int with thousands of digits
+        raise ValueError(
+            f"{name} holds a number with thousands of digits; no size or theta has as many"
+        ) from None
     if not isinstance(config, dict):
         raise ValueError(f"{name} holds {_json_name(config)}; a config is a JSON object")
     if _depth(config) > 64:

@@ -23,3 +23,10 @@ class Rotation:
     original: Value | None = None
     factor: Value | None = None
     details: dict[str, Any] = field(default_factory=dict)
+
+    def unscale(self) -> None:
+        """Take back what the scaling did."""
+        self.kind = Value("default", self.kind.source)
+        self.spectrum, self.variants = self.plain, ()
+        self.factor = self.original = None
+        self.softmax = self.attention = Value(1.0, ASSUMED)

@@ -89,6 +89,9 @@ def type_of(reader: Reader, own: Parameters) -> Value:
     if meant != name and name in ALIASES and name not in ("none", "mrope"):
         known = {"alpha": "a fixed alpha"}.get(meant, meant)
         reader.notes.add(spelling.ALIAS, given, given=name, meant=known, how=HOW.get(name, ""))
+    if meant != name and name in ALIASES and not _takes(reader, name):
+        model = reader.facts.model_type
+        reader.notes.add(spelling.ALIAS_UNREAD, given, given=name, model_type=model, meant=meant)
     if name == "telechat3-yarn":
         own.setdefault("yarn_coefficient", Value(TELECHAT, given.source))
     return Value(meant, given.source)
@@ -105,6 +108,28 @@ def _reads_alpha(reader: Reader) -> bool:
     """Whether the class reads alpha: Hunyuan's do, and an unknown one may."""
     name = reader.facts.model_type or ""
     return not reader.facts.known or name.startswith(("hunyuan", "hy_"))
+
+
+OWN_NAMES = {
+    "su": ("phi",),
+    "phi3": ("phi",),
+    "mrope": ("qwen", "glm", "ernie", "paddle"),
+    "xdrope": ("hunyuan", "hy_"),
+    "ntk_alpha": ("hunyuan", "hy_"),
+    "telechat3-yarn": ("telechat",),
+    "none": ("",),
+}
+"""alias → how the names of the classes begin whose code replaces it."""
+
+
+def _takes(reader: Reader, name: str) -> bool:
+    """Whether the class replaces this alias; one of another library may."""
+    facts = reader.facts
+    if "probed" not in facts.row or "@dialect" in reader.store:
+        return True
+    if name == "mrope" and (facts.row.get("sections") or facts.row.get("order")):
+        return True
+    return str(facts.model_type).startswith(OWN_NAMES.get(name, ("\0",)))
 
 
 def _meant(reader: Reader, name: str, own: Parameters) -> str:
@@ -124,6 +149,8 @@ def tell_unread(reader: Reader, kind: Value, own: Mapping[str, Value]) -> None:
     if kind.value == "alpha":
         return
     scaling = {k: v for k, v in unread.items() if k in SCALING_KEYS}
+    if kind.value == "default" and _unknown(own):
+        return  # told already: nothing can be said of keys of an unknown type
     if kind.value in ("default", "axial") and _scales(scaling):
         reader.notes.add(
             spelling.CONTRADICTS,
@@ -134,7 +161,8 @@ def tell_unread(reader: Reader, kind: Value, own: Mapping[str, Value]) -> None:
         )
         unread = {k: v for k, v in unread.items() if k not in scaling}
     for key, value in unread.items():
-        close = difflib.get_close_matches(key[:60], sorted(KEYS[kind.value] | COMMON), 1, 0.75)
+        known = () if key in SCALING_KEYS else sorted(KEYS[kind.value] | COMMON)
+        close = difflib.get_close_matches(key[:60], known, 1, 0.75)
         reader.notes.add(
             spelling.IGNORED,
             value,
@@ -143,6 +171,14 @@ def tell_unread(reader: Reader, kind: Value, own: Mapping[str, Value]) -> None:
             rope_type=kind.value,
             hint=f" (did you mean {close[0]}?)" if close else "",
         )
+
+
+def _unknown(own: Mapping[str, Value]) -> bool:
+    given = own.get("rope_type") or own.get("type")
+    if given is None or given.value is None:
+        return False
+    name = str(given.value)[:60]
+    return name not in KEYS and name not in ALIASES
 
 
 def _in_block(value: Value) -> bool:

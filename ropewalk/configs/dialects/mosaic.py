@@ -28,13 +28,23 @@ def translate(config: Mapping[str, Any]) -> dict[str, Value]:
     elif inner.get("rope", Value(None, "")).value is True:
         store["@kind"] = Value("rotary", "file:attn_config.rope")
         store["@layout"] = Value("half", "class default")
-        for key in ("rope_theta",):
-            if key in inner:
-                store[key] = inner[key]
-        block = {"rope_theta": inner["rope_theta"]} if "rope_theta" in inner else {}
-        store["rope_parameters"] = Value(block, "file:attn_config")
+        if "rope_theta" in inner:
+            store["rope_theta"] = inner["rope_theta"]
+        store["rope_parameters"] = Value(_block(attention, inner), "file:attn_config")
     elif inner.get("alibi", Value(None, "")).value is False:
         learned = store.get("learned_pos_emb", Value(True, "class default"))
         kind = "learned" if learned.value is not False else "none"
         store["@kind"] = Value(kind, learned.source)
     return store
+
+
+def _block(attention: Mapping[str, Any], inner: Mapping[str, Value]) -> dict[str, Value]:
+    """theta, and the scaling of rope_hf_config, which counts where rope_impl is hf."""
+    block = {"rope_theta": inner["rope_theta"]} if "rope_theta" in inner else {}
+    scaling = attention.get("rope_hf_config")
+    if attention.get("rope_impl") != "hf" or not isinstance(scaling, Mapping):
+        return block
+    given = store_of(scaling, "attn_config.rope_hf_config.")
+    if scaling.get("type") == "no_scaling":  # its factor is a leftover
+        return block
+    return {**block, **given}

@@ -96,6 +96,28 @@ TWO_LAYOUTS = Kind(
     "read rope_interleave and indexer_rope_interleave apart",
     {"model_type": "deepseek_v32", "qk_rope_head_dim": 64, "index_head_dim": 128},
 )
+SCALED_IMAGE = Kind(
+    "RW061",
+    "warning",
+    "A scaling of image axes",
+    "rope_type={rope_type} is not applied to the axes of an image; their frequencies are unscaled",
+    "remove the scaling from this part",
+    {
+        "model_type": "qwen2_vl_vision",
+        "embed_dim": 256,
+        "num_heads": 4,
+        "rope_scaling": {"rope_type": "linear", "factor": 2.0},
+    },
+)
+SHARE_UNREAD = Kind(
+    "RW062",
+    "warning",
+    "A rotated share that the class does not read",
+    "{key}={value}: without a scaling {model_type} in transformers rotates all {head_dim} lanes; "
+    "programs that read the key, as is done here, rotate {lanes}",
+    "remove it if the model was trained in transformers; else say which program it is for",
+    {"model_type": "llama", "partial_rotary_factor": 0.5},
+)
 KINDS = (
     PARTIAL_TWICE,
     PARTIAL_DISAGREES,
@@ -107,4 +129,6 @@ KINDS = (
     PARTIAL_DEFAULT,
     ASSUMED_LAYOUT,
     TWO_LAYOUTS,
+    SCALED_IMAGE,
+    SHARE_UNREAD,
 )

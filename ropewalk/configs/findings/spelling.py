@@ -100,13 +100,26 @@ ONLY_NEW_SPELLING = Kind(
     "write rope_theta and rope_scaling beside it (ropewalk emit --for transformers)",
     {"model_type": "llama", "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}},
 )
-THETA_ELSEWHERE = Kind(
+ELSEWHERE = Kind(
     "RW012",
     "warning",
-    "A key for theta that this class does not read",
-    "{key}={value} is not read by {model_type}{hint}; theta is {used}",
+    "A key for theta or the rotated share that this class does not read",
+    "{key}={value} is not read by {model_type}; {what} is {used}",
     "write it as {right}",
     {"model_type": "llama", "rotary_emb_base": 1000000.0, "max_position_embeddings": 4096},
+)
+ALIAS_UNREAD = Kind(
+    "RW013",
+    "error",
+    "A name of a rope_type that the class does not know",
+    "rope_type={given} is not known to {model_type}, whose code stops when it builds frequencies; "
+    "it is read here as {meant}",
+    "write rope_type={meant}",
+    {
+        "model_type": "llama",
+        "max_position_embeddings": 131072,
+        "rope_scaling": {"rope_type": "deepseek_yarn", **{k: _YARN[k] for k in list(_YARN)[1:]}},
+    },
 )
 KINDS = (
     TWO_SPELLINGS,
@@ -120,5 +133,6 @@ KINDS = (
     BESIDE_NESTED,
     DUPLICATE,
     ONLY_NEW_SPELLING,
-    THETA_ELSEWHERE,
+    ELSEWHERE,
+    ALIAS_UNREAD,
 )
