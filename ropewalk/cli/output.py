@@ -7,8 +7,12 @@ import json
 import math
 import os
 import sys
-from collections.abc import Mapping
-from typing import Any
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 FINE, NO, UNUSABLE = 0, 1, 2
 """Exit statuses: fine; the answer is no; the input could not be used."""
@@ -63,6 +67,46 @@ def console():
 
     screen = Console(highlight=False, soft_wrap=False)
     return screen if screen.width >= 60 else Console(highlight=False, soft_wrap=False, width=60)
+
+
+def plain(text: str) -> str:
+    """Text from a file without control characters."""
+    return "".join(c if c.isprintable() else "�" for c in text)
+
+
+def block(
+    label: str,
+    phrases: Sequence[str],
+    width: int,
+    separator: str = "; ",
+    style: str = "cyan",
+    indent: int = 2,
+) -> list[Text]:
+    """Lines of ``label`` and phrases, the later lines indented; broken between phrases if it can.
+
+    Nothing from a file is obeyed: control characters are replaced.
+    """
+    from rich.text import Text
+
+    fixed = "\N{NO-BREAK SPACE}"
+    room = width - indent
+    kept = [
+        plain(f"{p}{'' if i == len(phrases) - 1 else separator.rstrip()}")
+        for i, p in enumerate(phrases)
+    ]
+    kept = [p.replace(" ", fixed) if len(p) <= room else p for p in kept]
+    start = plain(label) + ("" if separator == " " else ":")
+    lines = textwrap.wrap(
+        " ".join((start.replace(" ", fixed) if len(start) <= room else start, *kept)),
+        width,
+        subsequent_indent=" " * indent,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+    )
+    made = [Text(line.replace(fixed, " ")) for line in lines]
+    for line in made[:1]:
+        line.stylize(style, 0, len(start))
+    return made
 
 
 def make_streams_safe() -> None:
