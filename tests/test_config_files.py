@@ -267,8 +267,18 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "null": (b"null", "holds null"),
     "deep": (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "nested too deep"),
     "deep_list": (b'{"a": ' + b"[" * 5000 + b"]" * 5000 + b"}", "nested too deep"),
-    "long_int": (b'{"rope_theta": ' + b"9" * 10_000 + b"}", "10000 digits"),
-    "huge": (b" " * (33 << 20) + b"{}", "larger than 32 MiB"),
+    "huge": (b" " * (9 << 20) + b"{}", "larger than 8 MiB"),
+    "keys": (json.dumps(dict.fromkeys(map(str, range(70_000)))).encode(), "70000 keys"),
+    "parts": (
+        json.dumps({f"p{i}_config": {"hidden_size": 64} for i in range(200)}).encode(),
+        "no model has so many",
+    ),
+    "thetas": (json.dumps({"rope_theta": list(range(1, 2000))}).encode(), "no model has so many"),
+    "block": (
+        json.dumps({"rope_scaling": {f"factor{i}": 2 for i in range(3000)}}).encode(),
+        "rope_scaling has 3000 keys",
+    ),
+    "stream": (b"\xef\xbb\xbf[]", "holds an array"),
     "bytes": (bytes(range(256)), "is not UTF-8"),
     "utf16": ('{"rope_theta": 1}'.encode("utf-16"), "is not UTF-8"),
 }

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from ropewalk.configs import Resolved
-    from ropewalk.configs.findings import Finding
     from ropewalk.configs.engines import Reading
+    from ropewalk.configs.findings import Finding
 
 SHOWN = {"error": 8, "warning": 6, "info": 5}
 """How many findings of each severity are drawn at most; --json has them all."""
@@ -130,10 +130,14 @@ def _draw(resolved: Resolved) -> None:
 
 def _title(path: str, part: Resolved) -> str:
     count = sum(len(group.layers) for group in part.layers)
-    name = plain(part.model_type or "no model_type")
-    name = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
-    where = f"{plain(path)}: " if path else ""
+    name = plain(shortened(part.model_type or "no model_type"))
+    where = f"{plain(shortened(path))}: " if path else ""
     return f"{where}{name}, {count} layer{'' if count == 1 else 's'}"
+
+
+def shortened(name: str) -> str:
+    """A name from a file, cut to what fits on a line."""
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
 
 
 def _layers(part: Resolved, width: int) -> list[Text]:
@@ -178,7 +182,7 @@ def _fits(lines: list[Text], more: list[Text], left: int | None) -> bool:
 
 def _told(finding: Finding, width: int) -> list[Text]:
     """A finding in words, and what to do about it unless that is nothing."""
-    where = f"{finding.key}: " if finding.key else ""
+    where = f"{shortened(finding.key)}: " if finding.key else ""
     lines = block(
         f"{finding.severity} {finding.code}",
         f"{where}{finding.message}".split(" "),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ropewalk.cli.explain import CONFIG_HELP
-from ropewalk.cli.output import plain, console, number, plain, print_json
+from ropewalk.cli.output import block, console, number, print_json
 
 if TYPE_CHECKING:
     from ropewalk.configs.extend import Plan
@@ -53,16 +53,14 @@ def _draw(plan: Plan) -> None:
     out.print(Text(f"{plan.method} ×{plan.factor:g}: {reach}", style="bold"))
     for told in plan.as_dict()["layers"]:
         _draw_layers(out, plan, told)
-    same = [f"{key} {_short(value)}" for key, value in plan.equivalents().items()]
+    same = [f"{key} {value:.7g}" for key, value in plan.equivalents().items()]
     for line in block("the same stretch in other words", same, out.width):
         out.print(line)
     for warning in plan.warnings:
         for line in block("note", warning.split(" "), out.width, " ", "yellow"):
             out.print(line)
     out.print(Text("write into the config:", style="bold"))
-    keys = ("rope_theta", "rope_scaling", "rope_parameters", "max_position_embeddings")
-    changed = {key: plan.config[key] for key in keys if key in plan.config}
-    print(_compact(changed))
+    print(_compact(plan.changed()))
 
 
 def _draw_layers(out: Any, plan: Plan, told: dict[str, Any]) -> None:

@@ -141,14 +141,14 @@ def _axes(group: LayerGroup) -> str:
 def origin_words(part: Resolved) -> list[str]:
     """Which of the main values the file does not state, and how they are known then."""
     told = []
-    for source, how in (("assumed", "nothing says it"), ("class default", "known from the class")):
+    for source, how in (("assumed", "assumed"), ("class default", "known from the class")):
         missing = [
             words
             for name, words in NAMES.items()
             if any(_source(group, name) == source for group in part.layers)
         ]
         if missing:
-            told.append(f"{', '.join(missing)} ({source}: {how})")
+            told.append(f"{', '.join(missing)} ({how})")
     return told
 
 

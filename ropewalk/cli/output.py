@@ -18,6 +18,10 @@ FINE, NO, UNUSABLE = 0, 1, 2
 """Exit statuses: fine; the answer is no; the input could not be used."""
 
 
+LONGEST_PHRASE = 50
+"""A longer phrase may break within."""
+
+
 def print_json(document: Mapping[str, Any] | list[Any]) -> None:
     """One strict JSON document on stdout, non-finite numbers as null."""
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
@@ -94,7 +98,7 @@ def block(
         plain(f"{p}{'' if i == len(phrases) - 1 else separator.rstrip()}")
         for i, p in enumerate(phrases)
     ]
-    kept = [p.replace(" ", fixed) if len(p) <= room else p for p in kept]
+    kept = [p.replace(" ", fixed) if len(p) <= min(room, LONGEST_PHRASE) else p for p in kept]
     start = plain(label) + ("" if separator == " " else ":")
     lines = textwrap.wrap(
         " ".join((start.replace(" ", fixed) if len(start) <= room else start, *kept)),

@@ -46,7 +46,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 """The names that configs give a dimension, the usual one first."""
 
-WIDEST_HEAD = 1 << 13
+WIDEST_HEAD = 1 << 11
 """No head is wider; each pair costs a power in 50 digits."""
 
 LIMITS = {
