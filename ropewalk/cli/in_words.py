@@ -13,14 +13,12 @@ if TYPE_CHECKING:
 AXES = {"T": "time", "H": "height", "W": "width", "P": "text"}
 
 STILL = {
-    "learned": "a learned vector for each position is added to the embeddings; no rotation",
-    "sinusoidal": "fixed sines and cosines of the position are added to the embeddings; "
-    "no rotation",
-    "alibi": "ALiBi: attention scores fall linearly with distance; no rotation",
-    "t5": "T5 bias: a learned number for each range of distances is added to attention scores; "
-    "no rotation",
-    "none": "no rotation (NoPE): position is not encoded here",
-    "other": "no rotation in this model's class; position enters in a way of its own",
+    "learned": "learned: a trained vector for each position is added; no rotation",
+    "sinusoidal": "sinusoidal: fixed sines and cosines are added; no rotation",
+    "alibi": "alibi: attention scores fall linearly with distance; no rotation",
+    "t5": "t5: a trained number for each range of distances is added to scores; no rotation",
+    "none": "none: no rotation here (NoPE)",
+    "other": "other: no rotation; position enters in a way of this model's own",
 }
 
 DETAILS = {
@@ -57,7 +55,8 @@ def layer_words(group: LayerGroup, part: Resolved) -> str:
 def phrases(group: LayerGroup) -> list[str]:
     """What the layers do, the most important first; a line may break between phrases."""
     if group.kind != "rotary":
-        return [STILL.get(group.kind, f"{group.kind}: no rotation"), *_details(group)]
+        words = STILL.get(group.kind, f"{group.kind}: no rotation")
+        return [*words.split("; "), *_details(group)]
     return [part for part in (*_rotation(group), _axes(group)) if part]
 
 

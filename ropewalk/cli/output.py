@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import json
 import math
@@ -113,11 +114,23 @@ def block(
     return made
 
 
+ASCII = str.maketrans({"–": "-", "…": "...", "×": "x", "→": "->", "·": "*"})
+
+
+def _closest(error: UnicodeError) -> tuple[str, int]:
+    """What a stream without a character writes in its place."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lost = error.object[error.start : error.end].translate(ASCII)
+    return "".join(c if ord(c) < 128 else "?" for c in lost), error.end
+
+
 def make_streams_safe() -> None:
     """Standard streams that may be closed, or too narrow an encoding, and never raise for it."""
+    codecs.register_error("closest", _closest)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (lives as long as the process)
         reconfigure = getattr(getattr(sys, name), "reconfigure", None)
         if reconfigure is not None:
-            reconfigure(errors="replace")
+            reconfigure(errors="closest")

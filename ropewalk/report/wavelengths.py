@@ -64,7 +64,7 @@ def _figure(plan: Plan, before: LayerGroup, after: LayerGroup) -> str:
     low, high = math.log10(min(values)), math.log10(max(values)) + 0.2
     parts = [
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="Wavelength of each pair">',
-        f'<text x="{LEFT - 6}" y="12" text-anchor="end">tokens a turn</text>',
+        '<text x="0" y="12">tokens a turn</text>',
         *_grid(low, high),
         *_marks(lengths, low, high),
     ]
@@ -102,7 +102,8 @@ def _marks(lengths: dict[int, list[str]], low: float, high: float) -> list[str]:
         above = y
         parts.append(
             f'<line class="{names[0]}" x1="{LEFT}" x2="{WIDTH}" y1="{y:.1f}" y2="{y:.1f}"/>'
-            f'<text x="{LEFT + 6}" y="{text:.1f}">{" = ".join(names)} {length:,}</text>'
+            f'<text x="{LEFT + 6}" y="{text:.1f}">{names[0]} {length:,}'
+            f"{''.join(f' = {name}' for name in names[1:])}</text>"
         )
     return parts
 
