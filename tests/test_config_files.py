@@ -333,7 +333,7 @@ def test_shapes_that_cannot_be_say_nothing(tmp_path, rows):
 
 
 def test_many_findings_of_a_kind_are_cut_off_and_that_is_told():
-    factors = {"short_factor": ["1.5"] * 5000, "long_factor": [1.0] * 5000}
+    factors = {"short_factor": ["1.5"] * 2000, "long_factor": [1.0] * 2000}
     block = {"rope_type": "longrope", "original_max_position_embeddings": 4096, **factors}
     found = [f for f in resolve({**LLAMA, "rope_scaling": block}).findings if f.code == "RW020"]
     assert len(found) == 101

@@ -181,13 +181,13 @@ def numbers_of(value: Value, notes: Notes) -> tuple[float, ...] | None:
             expected="a list of numbers",
         )
         return None
-    if len(found) > WIDEST:
+    if len(found) > WIDEST_HEAD:
         notes.add(
             numbers.OUT_OF_RANGE,
             value,
             key=value.source_key,
             value=f"a list of {len(found)}",
-            expected=f"at most {WIDEST} long",
+            expected=f"at most {WIDEST_HEAD} long",
         )
         return None
     items = [number(Value(item, f"{value.source}[{i}]"), notes) for i, item in enumerate(found)]
