@@ -10,6 +10,7 @@ import resource
 import struct
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -267,8 +268,18 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "null": (b"null", "holds null"),
     "deep": (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "nested too deep"),
     "deep_list": (b'{"a": ' + b"[" * 5000 + b"]" * 5000 + b"}", "nested too deep"),
-    "long_int": (b'{"rope_theta": ' + b"9" * 10_000 + b"}", "thousands of digits"),
-    "huge": (b" " * (33 << 20) + b"{}", "larger than 32 MiB"),
+    "huge": (b" " * (9 << 20) + b"{}", "larger than 8 MiB"),
+    "keys": (json.dumps(dict.fromkeys(map(str, range(70_000)))).encode(), "70000 keys"),
+    "parts": (
+        json.dumps({f"p{i}_config": {"hidden_size": 64} for i in range(200)}).encode(),
+        "no model has so many",
+    ),
+    "thetas": (json.dumps({"rope_theta": list(range(1, 2000))}).encode(), "no model has so many"),
+    "block": (
+        json.dumps({"rope_scaling": {f"factor{i}": 2 for i in range(3000)}}).encode(),
+        "rope_scaling has 3000 keys",
+    ),
+    "stream": (b"\xef\xbb\xbf[]", "holds an array"),
     "bytes": (bytes(range(256)), "is not UTF-8"),
     "utf16": ('{"rope_theta": 1}'.encode("utf-16"), "is not UTF-8"),
 }
@@ -295,6 +306,48 @@ def test_paths_that_are_no_config(capsys, tmp_path):
     inner = tmp_path / "inner"
     (inner / "config.json").mkdir(parents=True)
     unusable(capsys, inner)
+    assert "the path is empty" in unusable(capsys, "")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_is_read_and_never_waited_for_in_vain(capsys, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert "nobody writes into" in unusable(capsys, pipe)
+    writer = threading.Thread(target=pipe.write_text, args=(json.dumps(LLAMA),), daemon=True)
+    writer.start()
+    assert resolve(pipe).layers[0].theta == 500000.0
+    writer.join()
+    (tmp_path / "config.json").write_text(json.dumps({"num_attention_heads": 8}))
+    os.mkfifo(tmp_path / "model.safetensors")
+    assert resolve(tmp_path).layers
+
+
+@pytest.mark.parametrize("rows", ["-5", "9" * 30, "9" * 4200, "true", '"8"', "1e400"])
+def test_shapes_that_cannot_be_say_nothing(tmp_path, rows):
+    header = f'{{"model.layers.0.self_attn.q_proj.weight": {{"shape": [{rows}, 3]}}}}'.encode()
+    (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+    config = {"model_type": "mystery", "num_attention_heads": 8, "rope_theta": 1e4}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert only(resolve(tmp_path)).head_dim == only(resolve(config)).head_dim
+
+
+def test_many_findings_of_a_kind_are_cut_off_and_that_is_told():
+    factors = {"short_factor": ["1.5"] * 2000, "long_factor": [1.0] * 2000}
+    block = {"rope_type": "longrope", "original_max_position_embeddings": 4096, **factors}
+    found = [f for f in resolve({**LLAMA, "rope_scaling": block}).findings if f.code == "RW020"]
+    assert len(found) == 101
+    assert "the first 100 are told" in found[-1].message
+
+
+def test_a_number_of_thousands_of_digits_is_infinite():
+    text = b'{"model_type": "llama", "rope_theta": ' + b"9" * 10_000 + b"}"
+    assert "RW022" in {finding.code for finding in resolve(text).findings}
+
+
+def test_gguf_from_a_stream_names_the_remedy():
+    with pytest.raises(ValueError, match="give the path of the file itself"):
+        resolve(GOOD)
 
 
 GOOD = gguf(llama(), {"rope_freqs.weight": [1.0] * 32})
@@ -408,7 +461,7 @@ def test_explain_json_is_one_document_and_the_status_says_whether_there_is_an_er
     assert run(capsys, "explain", str(path))[0] == 1
     status, out, _ = run(capsys, "explain", str(path), "--hf-overrides", '{"rope_theta": 1e6}')
     assert status == 0
-    assert "1e+06" in out
+    assert "theta 1,000,000" in out
     assert "not JSON" in run(capsys, "explain", str(path), "--hf-overrides", "{")[2]
     assert "must be a JSON object" in run(capsys, "explain", str(path), "--hf-overrides", "3")[2]
 
@@ -423,7 +476,37 @@ def test_a_reader_sees_layers_lengths_and_what_to_fix(capsys, tmp_path, monkeypa
     assert len(out.splitlines()) <= 30, "one screen"
     for words in ("36 layers", "yarn", "3, 7, …, 35", "none", "native 8,192", "scaled 32,768"):
         assert words in out
+    assert "trained" in out
+    assert "all but 3, 7, …, 35" in out or "layers 3, 7, …, 35" in out
     assert out.index("fix first") < out.index("RW020") < out.index("To do: write the number")
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 200])
+def test_no_line_is_wider_than_the_terminal(capsys, tmp_path, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    path = tmp_path / "config.json"
+    block = {"rope_type": "yarn", "factor": 4.0, "x" * 300: 1, "attention_factor": 2.0}
+    parts = {"text_config": {**LLAMA, "rope_scaling": block}, "vision_config": {"hidden_size": 64}}
+    path.write_text(json.dumps({"model_type": "m" * 500, **parts}))
+    for command in ("explain", "extend"):
+        more = ["--to", "65536"] if command == "extend" else []
+        status, out, _ = run(capsys, command, str(path), *more)
+        assert status in (0, 1)
+        assert max(map(len, out.splitlines())) <= columns
+
+
+def test_a_stream_of_ascii_gets_the_closest_characters(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**LLAMA, "rope_scaling": LLAMA3}))
+    done = subprocess.run(
+        [sys.executable, "-m", "ropewalk", "explain", str(path)],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        cwd=ROOT,
+        check=True,
+    )
+    assert b"layers 0-3: rotate" in done.stdout
+    assert b"llama3 x8" in done.stdout
 
 
 def test_text_from_a_file_cannot_command_the_terminal(capsys, tmp_path):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ropewalk.cli.explain import CONFIG_HELP
-from ropewalk.cli.explained import plain
-from ropewalk.cli.output import FINE, NO, console, print_json
+from ropewalk.cli.output import FINE, NO, block, console, print_json
+
+if TYPE_CHECKING:
+    from ropewalk.configs.diff import LayerDifference
 
 
 def diff(
@@ -33,17 +35,21 @@ def diff(
     out = console()
     out.print(Text("the same" if found.same else "not the same", style="bold"))
     for row in found.layers:
-        words = "; ".join(row.reasons) or "the same"
-        line = f"layers {ranges(row.layers)}: {words}"
-        if row.first_positions:
-            passed = ", ".join(
-                f"{rad:g} rad at position {'–' if at is None else f'{at:,}'}"
-                for rad, at in row.first_positions.items()
-            )
-            line += f"; phases differ by more than {passed}"
-        if row.notes:
-            line += f" (note: {'; '.join(row.notes)})"
-        out.print(Text(plain(line)))
+        for line in block(f"layers {ranges(row.layers)}", _words(row), out.width):
+            out.print(line)
     for note in found.notes:
-        out.print(Text(plain(note), style="dim"))
+        for line in block("note", note.split(" "), out.width, " ", "dim"):
+            out.print(line)
     return FINE if found.same else NO
+
+
+def _words(row: LayerDifference) -> list[str]:
+    """What differs in some layers, and where their phases part."""
+    words = list(row.reasons) or ["the same"]
+    if row.first_positions:
+        passed = ", ".join(
+            f"{rad:g} rad at position {'–' if at is None else f'{at:,}'}"
+            for rad, at in row.first_positions.items()
+        )
+        words.append(f"phases differ by more than {passed}")
+    return [*words, *(f"note: {note}" for note in row.notes)]

@@ -10,6 +10,7 @@ import typer
 from ropewalk.cli.explain import CONFIG_HELP
 from ropewalk.cli.output import print_json
 
+NO_FLAGS = "no flags are needed: the GGUF file holds it all (its keys: --json)"
 TARGET_NAMES = "transformers, transformers4, transformers5, vllm, llama.cpp or mlx"
 
 
@@ -36,6 +37,4 @@ def emit(
     if as_json or "flags" not in written:
         print_json(written)
         return
-    print(
-        shlex.join(written["flags"]) if written["flags"] else "no flags: see --json for GGUF keys"
-    )
+    print(shlex.join(written["flags"]) or NO_FLAGS)

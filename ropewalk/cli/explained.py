@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import TYPE_CHECKING, Any
 
-from ropewalk.cli.output import FINE, NO, console, number, print_json
+from ropewalk.cli.in_words import context_words, layer_words, origin_words, phrases
+from ropewalk.cli.output import FINE, NO, block, console, plain, print_json
 
 if TYPE_CHECKING:
-    from ropewalk.configs import LayerGroup, Resolved
+    from rich.text import Text
+
+    from ropewalk.configs import Resolved
     from ropewalk.configs.engines import Reading
+    from ropewalk.configs.findings import Finding
 
 SHOWN = {"error": 8, "warning": 6, "info": 5}
-"""How many findings of each severity fit on a screen; --json has them all."""
+"""How many findings of each severity are drawn at most; --json has them all."""
+
+HEADINGS = {"error": "fix first:", "warning": "check:", "info": "to know:"}
+MOST_GROUPS, LONGEST_NAME, LEAST_LINES = 12, 60, 6
 
 COLOURS = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
@@ -64,8 +70,8 @@ def _draw_engine(reading: Reading) -> None:
         return
     out.print(Text(f"{reading.engine} would use:", style="bold"))
     for _, part in reading.resolved.everything():
-        if part.layers:
-            out.print(_layers(part))
+        for line in _layers(part, out.width):
+            out.print(line)
 
 
 def parsed_overrides(text: str | None) -> dict[str, Any] | None:
@@ -91,142 +97,83 @@ def _draw(resolved: Resolved) -> None:
     from rich.text import Text
 
     out = console()
+    lines: list[Text] = []
     for path, part in resolved.everything():
-        if not part.layers:
-            continue
-        out.print(Text(_title(path, part), style="bold"))
-        out.print(_layers(part))
-        out.print(Text(_context(part)))
-    if not any(part.layers for _, part in resolved.everything()):
-        out.print(Text("no layers found"))
-    _findings(out, resolved)
+        if part.layers:
+            lines.append(Text(_title(path, part), style="bold"))
+            lines += _layers(part, out.width)
+            lines += block("context", context_words(part), out.width)
+            if origins := origin_words(part):
+                lines += block("not in the file", origins, out.width)
+    if not lines:
+        lines.append(Text("no layers found"))
+    left = max(LEAST_LINES, out.height - len(lines) - 2) if out.is_terminal else None
+    for line in (*lines, *_findings(resolved, out.width, left)):
+        out.print(line)
 
 
 def _title(path: str, part: Resolved) -> str:
     count = sum(len(group.layers) for group in part.layers)
-    name = part.model_type or "no model_type"
-    where = f"{path}: " if path else ""
-    return f"{where}{plain(name)}, {count} layer{'' if count == 1 else 's'}"
+    name = plain(shortened(part.model_type or "no model_type"))
+    where = f"{plain(shortened(path))}: " if path else ""
+    return f"{where}{name}, {count} layer{'' if count == 1 else 's'}"
 
 
-def plain(text: str) -> str:
-    """Text from a file without control characters."""
-    return "".join(c if c.isprintable() else "�" for c in text)
+def shortened(name: str) -> str:
+    """A name from a file, cut to what fits on a line."""
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
 
 
-def _layers(part: Resolved) -> Any:
-    from rich.table import Table
+def _layers(part: Resolved, width: int) -> list[Text]:
+    """A block for each group of layers that do the same."""
     from rich.text import Text
 
-    from ropewalk.configs.resolved import ranges
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("layers", "position", "theta", "lanes", "one turn takes", "not in the file"):
-        table.add_column(heading, overflow="fold")
-    for group in part.layers:
-        cells = (
-            ranges(group.layers),
-            _position(group),
-            "–" if group.theta is None else f"{group.theta:g}",
-            _lanes(group),
-            _turns(group),
-            _origin(group),
-        )
-        table.add_row(*(Text(plain(cell)) for cell in cells))
-    return table
+    lines: list[Text] = []
+    for group in part.layers[:MOST_GROUPS]:
+        label = "layer" if len(group.layers) == 1 else "layers"
+        lines += block(f"{label} {layer_words(group, part)}", phrases(group), width)
+    more = len(part.layers) - MOST_GROUPS
+    if more > 0:
+        lines.append(Text(f"and {more} more groups of layers: --json has them all", style="dim"))
+    return lines
 
 
-def _position(group: LayerGroup) -> str:
-    if group.kind == "none":
-        return "none: no rotation here"
-    if group.kind == "other":
-        return "other: no rotation in its class"
-    if group.kind != "rotary":
-        details = ", ".join(f"{k} {v}" for k, v in group.details.items() if v is not None)
-        return f"{group.kind}{f' ({details})' if details else ''}"
-    words = [f"rotary, {group.rope_type}"]
-    factor = group.provenance.get("factor")
-    if factor is not None:
-        words[0] += f" ×{number(factor.value)}"
-    if group.attention_factor != 1:
-        words.append(f"cos, sin × {group.attention_factor:.5g}")
-    if group.softmax_scale_factor != 1:
-        words.append(f"softmax scale × {group.softmax_scale_factor:.5g}")
-    words += [f"other frequencies beyond {v.above:,} tokens" for v in group.variants]
-    if group.axes:
-        words.append(f"axes {group.axes[:6]}{'…' if len(group.axes) > 6 else ''}")
-    return "; ".join(words)
-
-
-def _lanes(group: LayerGroup) -> str:
-    if group.kind != "rotary":
-        return "–"
-    if group.pairing == "proportional":
-        turning = sum(f != 0 for f in group.inv_freq)
-        return f"{2 * turning} of {group.head_dim}, i with i+{group.head_dim // 2}"
-    share = "all" if group.rotary_dim == group.head_dim else f"{group.rotary_dim} of"
-    first = f" from lane {group.lane_offset}" if group.lane_offset else ""
-    half = group.rotary_dim // (4 if "halves" in group.details else 2)
-    pairs = "2i with 2i+1" if group.layout == "interleaved" else f"i with i+{half}"
-    return f"{share} {group.head_dim}{first}, {pairs}"
-
-
-def _turns(group: LayerGroup) -> str:
-    """Tokens for a whole turn of the fastest and the slowest pair."""
-    turning = [f for f in group.inv_freq if f]
-    if not turning:
-        return "–"
-    fast, slow = (2 * math.pi / f for f in (max(turning), min(turning)))
-    return f"{fast:.3g} … {slow:,.0f}"
-
-
-def _origin(group: LayerGroup) -> str:
-    """Which of the main values the file does not state."""
-    sources: dict[str, list[str]] = {}
-    for name in ("theta", "rope_type", "head_dim", "rotary_dim", "layout", "layers"):
-        value = group.provenance.get(name)
-        if value is not None and not value.source.startswith("file:"):
-            sources.setdefault(value.source, []).append(name)
-    words = [f"{s}: {', '.join(sources[s])}" for s in ("assumed", "class default") if s in sources]
-    return "; ".join(words) or "–"
-
-
-def _context(part: Resolved) -> str:
-    context = part.context
-    words = [
-        f"{name} {number(length)}"
-        for name, length in (
-            ("native", context.native),
-            ("scaled", context.scaled),
-            ("declared", context.declared),
-        )
-        if length is not None
-    ]
-    either = " or ".join(f"{n:,} → {s:,}" for n, s in context.readings)
-    return f"context: {', '.join(words) or 'not stated'}{f'; read as {either}' if either else ''}"
-
-
-def _findings(out: Any, resolved: Resolved) -> None:
+def _findings(resolved: Resolved, width: int, lines_left: int | None) -> list[Text]:
+    """The findings under a heading for each severity, as many as the screen holds."""
     from rich.text import Text
 
-    if not resolved.findings:
-        out.print(Text("nothing to fix", style="green"))
-        return
-    left = dict(SHOWN)
+    lines: list[Text] = []
+    if all(finding.severity == "info" for finding in resolved.findings):
+        lines.append(Text("nothing to fix", style="green"))
     hidden = 0
-    for i, finding in enumerate(resolved.findings):
-        if left[finding.severity] == 0:
-            hidden += 1
-            continue
-        left[finding.severity] -= 1
-        if i == 0:
-            first = "fix first" if finding.severity == "error" else "findings"
-            out.print(Text(f"{first}:", style="bold"))
-        line = Text(f"{finding.severity} {finding.code} ", style=COLOURS[finding.severity])
-        where = f"{finding.key}: " if finding.key else ""
-        line.append(plain(f"{where}{finding.message}"), style="default not bold")
-        if finding.severity != "info":
-            line.append(plain(f". To do: {finding.remedy}"), style="default not bold")
-        out.print(line)
+    for severity, heading in HEADINGS.items():
+        found = [f for f in resolved.findings if f.severity == severity]
+        for i, finding in enumerate(found):
+            told = [] if i else [Text(heading, style="bold")]
+            told += _told(finding, width)
+            if hidden or i >= SHOWN[severity] or not _fits(lines, told, lines_left):
+                hidden += len(found) - i
+                break
+            lines += told
     if hidden:
-        out.print(Text(f"and {hidden} more: --json has them all", style="dim"))
+        lines.append(Text(f"and {hidden} more: --json has them all", style="dim"))
+    return lines
+
+
+def _fits(lines: list[Text], more: list[Text], left: int | None) -> bool:
+    return left is None or len(lines) <= 1 or len(lines) + len(more) <= left
+
+
+def _told(finding: Finding, width: int) -> list[Text]:
+    """A finding in words, and what to do about it unless that is nothing."""
+    where = f"{shortened(finding.key)}: " if finding.key else ""
+    lines = block(
+        f"{finding.severity} {finding.code}",
+        f"{where}{finding.message}".split(" "),
+        width,
+        " ",
+        COLOURS[finding.severity],
+    )
+    if finding.severity != "info":
+        lines += block("  To do:", finding.remedy.split(" "), width, " ", "bold", indent=9)
+    return lines

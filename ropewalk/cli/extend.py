@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ropewalk.cli.explain import CONFIG_HELP
-from ropewalk.cli.explained import plain
-from ropewalk.cli.output import console, number, print_json
+from ropewalk.cli.output import block, console, number, print_json
 
 if TYPE_CHECKING:
     from ropewalk.configs.extend import Plan
@@ -47,36 +46,60 @@ def extend(
 
 
 def _draw(plan: Plan) -> None:
-    from rich.table import Table
     from rich.text import Text
-
-    from ropewalk.configs.resolved import ranges
 
     out = console()
     reach = f"{plan.native:,} → {plan.to:,} tokens"
     out.print(Text(f"{plan.method} ×{plan.factor:g}: {reach}", style="bold"))
-    for before, after in plan.groups():
-        told = plan.as_dict()["layers"][[b for b, _ in plan.groups()].index(before)]
-        out.print(
-            Text(
-                f"layers {ranges(before.layers)}: {told['pairs_below_one_turn']} of "
-                f"{len(before.inv_freq)} pairs turn less than once in {plan.native:,} tokens; "
-                f"cos, sin × {after.attention_factor:.5g}"
-            )
-        )
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        for heading in ("tokens apart", "largest change, rad", "pairs moved by > 0.1 rad"):
-            table.add_column(heading, justify="right")
-        for row in told["short_text"]:
-            table.add_row(
-                number(row["distance"]), number(row["largest"]), number(row["pairs_moved"])
-            )
-        out.print(table)
-    same = ", ".join(f"{k} {v:.7g}" for k, v in plan.equivalents().items())
-    out.print(Text(f"the same stretch: {same}"))
+    for told in plan.as_dict()["layers"]:
+        _draw_layers(out, plan, told)
+    same = [f"{key} {value:.7g}" for key, value in plan.equivalents().items()]
+    for line in block("the same stretch in other words", same, out.width):
+        out.print(line)
     for warning in plan.warnings:
-        out.print(Text(plain(f"note: {warning}"), style="yellow"))
+        for line in block("note", warning.split(" "), out.width, " ", "yellow"):
+            out.print(line)
     out.print(Text("write into the config:", style="bold"))
-    keys = ("rope_theta", "rope_scaling", "rope_parameters", "max_position_embeddings")
-    changed = {key: plan.config[key] for key in keys if key in plan.config}
-    out.print(Text(json.dumps(changed, indent=1)))
+    print(_compact(plan.changed()))
+
+
+def _draw_layers(out: Any, plan: Plan, told: dict[str, Any]) -> None:
+    """What changes in a group of layers, and how phases within the native length move."""
+    from rich.table import Table
+
+    from ropewalk.configs.resolved import ranges
+
+    moved = [row for row in told["short_text"] if row["largest"]]
+    factor = told["attention_factor"]["after"]
+    words = [
+        f"{told['pairs_below_one_turn']} of {len(told['pairs'])} pairs turn less than once in "
+        f"{plan.native:,} tokens"
+    ]
+    words += [] if factor == 1 else [f"cos and sin × {factor:.5g}"]
+    words += [] if moved else [f"texts up to {plan.native:,} tokens are read as before"]
+    for line in block(f"layers {ranges(tuple(told['layers']))}", words, out.width):
+        out.print(line)
+    if not moved:
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("  tokens apart", "largest change, rad", "pairs moved by > 0.1 rad"):
+        table.add_column(heading, justify="right")
+    for row in told["short_text"]:
+        table.add_row(_short(row["distance"]), _short(row["largest"]), _short(row["pairs_moved"]))
+    out.print(table)
+
+
+def _short(value: float) -> str:
+    """A number with a few digits, grouped where it is large."""
+    if 1000 <= abs(value) < 1e12:
+        return f"{value:,.0f}"
+    return number(value)
+
+
+def _compact(value: Any, indent: int = 0) -> str:
+    """JSON with one key a line and each list on one."""
+    if not isinstance(value, dict) or not value:
+        return json.dumps(value)
+    inner = " " * (indent + 2)
+    items = [f"{inner}{json.dumps(key)}: {_compact(v, indent + 2)}" for key, v in value.items()]
+    return "{\n" + ",\n".join(items) + "\n" + " " * indent + "}"

@@ -17,6 +17,7 @@ MOVED = 0.1
 """Radians; pairs whose phase changes by more are counted."""
 
 LONGEST = 1 << 30
+WRITTEN = ("rope_theta", "rope_scaling", "rope_parameters", "max_position_embeddings")
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,10 @@ class Plan:
         stretched = float(group.theta or 1) * self.factor ** (dim / (dim - 2)) if dim > 2 else None
         found = {"factor": self.factor, "freq_scale": 1 / self.factor, "alpha": self.factor}
         return {**found, "theta": stretched} if stretched is not None else found
+
+    def changed(self) -> dict[str, Any]:
+        """The keys of the config that the plan writes."""
+        return {key: self.config[key] for key in WRITTEN if key in self.config}
 
     def as_dict(self) -> dict[str, Any]:
         """As ``extend --json`` prints it."""

@@ -46,7 +46,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 """The names that configs give a dimension, the usual one first."""
 
-WIDEST_HEAD = 1 << 13
+WIDEST_HEAD = 1 << 11
 """No head is wider; each pair costs a power in 50 digits."""
 
 LIMITS = {
@@ -181,13 +181,13 @@ def numbers_of(value: Value, notes: Notes) -> tuple[float, ...] | None:
             expected="a list of numbers",
         )
         return None
-    if len(found) > WIDEST:
+    if len(found) > WIDEST_HEAD:
         notes.add(
             numbers.OUT_OF_RANGE,
             value,
             key=value.source_key,
             value=f"a list of {len(found)}",
-            expected=f"at most {WIDEST} long",
+            expected=f"at most {WIDEST_HEAD} long",
         )
         return None
     aside = Notes(notes.prefix)

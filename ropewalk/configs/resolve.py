@@ -9,6 +9,7 @@ from typing import Any
 from ropewalk.configs import dialects, sources
 from ropewalk.configs.architectures import Facts, close_to, facts
 from ropewalk.configs.axes import axes_of
+from ropewalk.configs.bounds import check_bounds
 from ropewalk.configs.by_layer import by_layer
 from ropewalk.configs.consequences import tell_consequences
 from ropewalk.configs.context import context_of, declared_of
@@ -66,10 +67,14 @@ def resolve(source: Any, *, overrides: Mapping[str, Any] | None = None) -> Resol
     material = sources.load(source)
     config = laid_over(material.config)
     config = config if overrides is None else sources.overlaid(config, overrides)
+    check_bounds(config)
     dialect = dialects.of(config, material.form)
     found = _part(config, dialect, material.extra, None, "", 0)
-    early = tuple(kind.finding(key, **values) for kind, key, values in material.findings)
-    return replace(found, findings=_ordered([*early, *found.findings]), dialect=dialect.NAME)
+    early = Notes()
+    for kind, key, values in material.findings:
+        early.add(kind, key, **values)
+    every = _ordered([*early.findings, *found.findings])
+    return replace(found, findings=every, dialect=dialect.NAME)
 
 
 def _ordered(findings: list[Finding]) -> tuple[Finding, ...]:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ropewalk.configs.reader import NAMES
+from ropewalk.configs.reader import NAMES, WIDEST_HEAD
 from ropewalk.configs.value import Value
 
-LARGEST = 64 << 20
-"""Bytes of a header that are read."""
+LARGEST = 8 << 20
+"""Bytes of headers that are read in all."""
 
 QUERIES = ("self_attn.q_proj.weight", "attention.wq.weight", "attn.q_proj.weight")
 
@@ -25,30 +25,34 @@ def head_dim_of(folder: Path, config: Mapping[str, Any]) -> Value | None:
     )
     if not heads or heads < 0 or "qk_rope_head_dim" in config:
         return None
+    left = LARGEST
     for path in sorted(folder.glob("*.safetensors"))[:4]:
-        shapes = header_shapes(path)
+        shapes, size = header_shapes(path, left)
+        left -= size
         for name in sorted(shapes)[:100_000]:
             if name.endswith(QUERIES):
                 rows = shapes[name][0]
-                return Value(rows // heads, f"file:{path.name}:{name}") if rows >= heads else None
+                width = rows // heads
+                usable = 1 <= width <= WIDEST_HEAD
+                return Value(width, f"file:{path.name}:{name}") if usable else None
     return None
 
 
-def header_shapes(path: Path) -> dict[str, list[int]]:
-    """name → shape of the tensors of a safetensors file; {} if its header cannot be read."""
+def header_shapes(path: Path, largest: int = LARGEST) -> tuple[dict[str, list[int]], int]:
+    """(name → shape, bytes read) of a safetensors file; ({}, 0) if its header cannot be read."""
     try:
+        if not path.is_file():
+            return {}, 0
         with path.open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
-            if not 2 <= size <= LARGEST:
-                return {}
+            if not 2 <= size <= largest:
+                return {}, 0
             header = json.loads(file.read(size))
     except (OSError, ValueError, RecursionError):
-        return {}
-    if not isinstance(header, dict):
-        return {}
+        return {}, 0
     found = {}
-    for name, entry in header.items():
+    for name, entry in header.items() if isinstance(header, dict) else ():
         shape = entry.get("shape") if isinstance(entry, dict) else None
         if isinstance(shape, list) and shape and all(type(n) is int for n in shape):
             found[name] = shape
-    return found
+    return found, size

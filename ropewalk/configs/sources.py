@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import stat
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Any, BinaryIO
 from ropewalk.configs.findings import Kind, spelling
 from ropewalk.configs.value import Value
 
-LARGEST = 32 << 20
+LARGEST = 8 << 20
 """Bytes of JSON that are read; no config is near it."""
 
 MAGIC = b"GGUF"
@@ -45,6 +47,8 @@ def load(source: Any) -> Material:
     if isinstance(source, (str, os.PathLike)):
         if str(source) == "-":
             return parsed(_bounded(sys.stdin.buffer, "standard input"), "standard input")
+        if str(source) == "":
+            raise ValueError("the path is empty; name a config.json, a GGUF file or a folder")
         return _file(Path(source))
     to_dict = getattr(source, "to_dict", None)
     if callable(to_dict):
@@ -64,6 +68,15 @@ def _without_nothing(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _file(path: Path) -> Material:
     try:
+        return _opened(path)
+    except OSError as error:
+        if error.filename is None:  # a failed read knows no name
+            error.filename = str(path)
+        raise
+
+
+def _opened(path: Path) -> Material:
+    try:
         mode = path.stat().st_mode
     except ValueError as error:  # a NUL in the path
         raise ValueError(f"{str(path)!r} is no path: {error}") from None
@@ -73,10 +86,14 @@ def _file(path: Path) -> Material:
         return _folder(path)
     if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode) and not stat.S_ISCHR(mode):
         raise ValueError(f"{path} is neither a file nor a folder")
-    with path.open("rb") as file:
+    with _stream(path, mode) as file:
         try:
             head = file.read(4)
             if head == MAGIC:
+                if not stat.S_ISREG(mode):
+                    raise ValueError(
+                        f"{path} is a stream of GGUF; give the path of the file itself"
+                    )
                 from ropewalk.configs.gguf import read
 
                 return Material(*read(file, str(path)))
@@ -89,6 +106,36 @@ def _file(path: Path) -> Material:
             "folder or a GGUF file"
         )
     return parsed(head + rest, str(path))
+
+
+PATIENCE = 0.5
+"""Seconds to wait until somebody writes into a pipe."""
+
+
+def _stream(path: Path, mode: int) -> BinaryIO:
+    """The file, open; a named pipe that nobody writes into is no reason to wait for ever.
+
+    Raises:
+        ValueError: it is such a pipe.
+        OSError: it cannot be opened.
+    """
+    if not stat.S_ISFIFO(mode):
+        return path.open("rb")
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    end, data = time.monotonic() + PATIENCE, b""
+    while not data and time.monotonic() < end:
+        try:
+            data = os.read(descriptor, 1 << 16)
+        except BlockingIOError:  # a writer that has not written yet
+            break
+        time.sleep(0 if data else 0.01)
+    else:
+        if not data:
+            os.close(descriptor)
+            raise ValueError(f"{path} is a pipe that nobody writes into")
+    os.set_blocking(descriptor, True)
+    with os.fdopen(descriptor, "rb") as rest:
+        return io.BytesIO(data + rest.read(LARGEST + 1))
 
 
 def _folder(path: Path) -> Material:
@@ -127,9 +174,11 @@ def parsed(data: bytes, name: str) -> Material:
         ValueError: not UTF-8, not JSON, nested too deep, or not an object.
     """
     findings: list[tuple[Kind, str | None, dict[str, Any]]] = []
+    if data[:4] == MAGIC:
+        raise ValueError(f"{name} is a stream of GGUF; give the path of the file itself")
     try:
         text = data.decode("utf-8-sig")
-        config = json.loads(text, object_pairs_hook=_watching(findings))
+        config = json.loads(text, object_pairs_hook=_watching(findings), parse_int=_whole)
     except UnicodeDecodeError as error:
         raise ValueError(f"{name} is not UTF-8 text (byte {error.start})") from None
     except json.JSONDecodeError as error:
@@ -138,15 +187,16 @@ def parsed(data: bytes, name: str) -> Material:
         raise ValueError(f"{name} {what}") from None
     except RecursionError:
         raise ValueError(f"{name} is nested too deep for a config") from None
-    except ValueError:  # Python reads no int with thousands of digits
-        raise ValueError(
-            f"{name} holds a number with thousands of digits; no size or theta has as many"
-        ) from None
     if not isinstance(config, dict):
         raise ValueError(f"{name} holds {_json_name(config)}; a config is a JSON object")
     if _depth(config) > 64:
         raise ValueError(f"{name} is nested too deep for a config")
     return Material(config, findings=findings)
+
+
+def _whole(digits: str) -> int | float:
+    """A whole number; infinite, as 1e400 is, if no float reaches it."""
+    return int(digits) if len(digits) <= 308 else float(digits)
 
 
 def _json_name(value: object) -> str:
@@ -182,7 +232,9 @@ def _depth(config: object) -> int:
         if depth > 64:
             break
         if isinstance(value, dict):
-            todo.extend((item, depth + 1) for item in value.values())
+            todo.extend(
+                (item, depth + 1) for item in value.values() if isinstance(item, (dict, list))
+            )
         elif isinstance(value, list):
             todo.extend((item, depth + 1) for item in value if isinstance(item, (dict, list)))
     return deepest

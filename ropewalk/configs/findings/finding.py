@@ -65,19 +65,37 @@ class Kind:
         )
 
 
+MOST = 100
+"""How many findings of one kind are told of one part of a config."""
+
+
 class Notes:
     """Collects findings; the prefix is the key path of the part being read."""
 
     def __init__(self, prefix: str = "") -> None:
         self.prefix = prefix
-        self.findings: list[Finding] = []
+        self._found: dict[Finding, None] = {}
+        self._counts: dict[str, int] = {}
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Each finding once, in the order found."""
+        return list(self._found)
 
     def add(self, kind: Kind, where: Value | str | None = None, /, **values: Any) -> None:
         """A finding at a key, or at the key that a value came from; the same one only once."""
+        count = self._counts.get(kind.code, 0)
+        if count > MOST:
+            return
         key = where.key if isinstance(where, Value) else where
         finding = kind.finding(None if key is None else self.prefix + key, **values)
-        if finding not in self.findings:
-            self.findings.append(finding)
+        if finding in self._found:
+            return
+        if count == MOST:
+            words = f"there are more of this kind; the first {MOST} are told"
+            finding = Finding(kind.code, kind.severity, self.prefix or None, words, "see those")
+        self._counts[kind.code] = count + 1
+        self._found[finding] = None
 
     def sorted(self) -> tuple[Finding, ...]:
         """Errors first, each severity in the order found."""
