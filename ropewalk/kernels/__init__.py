@@ -1,9 +1,9 @@
 """Phases and rotations as operations on tensors.
 
-The PyTorch reference is what runs everywhere; :func:`active` names the kernel in use.
+The PyTorch reference is what runs everywhere; :func:`active` names the kernels in use.
 """
 
-from ropewalk.kernels.native import kernel
+from ropewalk.kernels.devices import active
 from ropewalk.kernels.phases import phase, sincos, tables
 from ropewalk.kernels.rotate import (
     halve_tables,
@@ -30,8 +30,3 @@ __all__ = [
     "sincos",
     "tables",
 ]
-
-
-def active() -> str:
-    """The kernel that rotations on the CPU run on."""
-    return kernel().name

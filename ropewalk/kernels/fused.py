@@ -1,4 +1,4 @@
-"""Rotation by the C++ kernel: which tensors it takes, and its derivatives.
+"""Rotation by the kernel of the device: which tensors it takes, and its derivatives.
 
 The kernel reads each value once and writes it once. Its adjoint is the same kernel with the
 opposite sign, so backward, double backward and jvp need positions and steps and nothing else.
@@ -15,7 +15,7 @@ from torch import Tensor
 from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue]
 from torch.autograd import forward_ad
 
-from ropewalk.kernels.native import kernel
+from ropewalk.kernels.devices import operators
 from ropewalk.kernels.phases import phase_tables
 from ropewalk.kernels.plain import broadcast_tables, compute_dtype, turn
 
@@ -47,10 +47,9 @@ class Turn(NamedTuple):
 
 
 def ops_for(x: Tensor) -> Any:
-    """The kernel's operators if it can take x, else None: another device, dtype or tensor class."""
+    """Operators of the kernel on x's device, or None: no kernel, or it cannot take such an x."""
     if (
         type(x) not in (Tensor, torch.nn.Parameter)
-        or x.device.type != "cpu"
         or x.dtype not in _DTYPES
         or x.dim() > _MOST_DIMS
         or torch.compiler.is_compiling()
@@ -61,7 +60,7 @@ def ops_for(x: Tensor) -> Any:
         or x.is_neg()
     ):
         return None
-    return kernel().ops
+    return operators(x.device.type)
 
 
 def transformed() -> bool:
@@ -98,7 +97,7 @@ class Rotate(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, positions: Tensor, steps: Tensor, turn: Turn) -> Tensor:
         """A fresh tensor with x turned."""
-        ops = kernel().ops
+        ops = operators(x.device.type)
         out = fresh(ops, x)
         ops.rotate_out.default(x, out, positions, steps, *turn)
         return out
@@ -139,7 +138,7 @@ class RotateBy(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, cosine: Tensor, sine: Tensor, lanes: tuple[int, int, int]) -> Tensor:
         """A fresh tensor with x turned."""
-        ops = kernel().ops
+        ops = operators(x.device.type)
         out = fresh(ops, x)
         ops.rotate_by_out.default(x, out, cosine, sine, *lanes)
         return out

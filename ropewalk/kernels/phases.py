@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-from ropewalk.kernels.native import kernel
+from ropewalk.kernels.devices import operators
 from ropewalk.kernels.opaque import opaque
 from ropewalk.kernels.steps import Steps
 from ropewalk.positions.contract import integer_positions
@@ -155,7 +155,7 @@ def phase_tables(
 ) -> tuple[Tensor, Tensor]:
     """cos and sin of the phases of integer positions, times ``factor``, in ``dtype``."""
     _same_device(positions, steps)
-    ops = kernel().ops if positions.device.type == "cpu" else None
+    ops = operators(positions.device.type)
     if ops is not None and dtype in (torch.float32, torch.float64):
         made = _empty_tables(positions, steps, factor, dtype)
         ops.phase_tables_out.default(positions.contiguous(), steps.contiguous(), factor, *made)
