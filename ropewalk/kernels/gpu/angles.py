@@ -23,9 +23,11 @@ FINEST = tl.constexpr(2.0**-31)
 def phases(positions, axis_stride, rows, steps, pairs, AXES: tl.constexpr, PAIRS: tl.constexpr):
     """Σ_axes position · step mod 2⁶⁴ of a block: ``rows`` and ``pairs`` are its masks."""
     total = tl.load(positions, mask=rows, other=0) * tl.load(steps, mask=pairs, other=0)
-    for axis in range(1, AXES):
-        where = tl.load(positions + axis * axis_stride, mask=rows, other=0)
-        total += where * tl.load(steps + axis * PAIRS, mask=pairs, other=0)
+    to_next_axis = tl.full((), 1, tl.int64) * axis_stride
+    for _ in range(1, AXES):
+        positions += to_next_axis
+        steps += PAIRS
+        total += tl.load(positions, mask=rows, other=0) * tl.load(steps, mask=pairs, other=0)
     return total
 
 
@@ -49,6 +51,15 @@ def sincos(phase, WIDE: tl.constexpr):
     first = tl.where((quadrant & 2) == 2, -first, first)
     second = tl.where(((quadrant + 1) & 2) == 2, -second, second)
     return first, second
+
+
+@triton.jit
+def scaled(values, factor):
+    """values times a float64 ``factor``, in their own dtype."""
+    if values.dtype == tl.float64:
+        return values * factor
+    else:
+        return values * tl.cast(factor, tl.float32)
 
 
 @triton.jit
@@ -105,6 +116,5 @@ def make_tables(
     phase = phases(positions + place * AXES, 1, rows, rates, pairs, AXES, PAIRS)
     sine, cosine = sincos(phase, cos.dtype.element_ty == tl.float64)
     at = ((place // tokens * spectrum_heads + own) * tokens + place % tokens) * PAIRS + pair
-    factor = tl.cast(scale, cosine.dtype)
-    tl.store(cos + at, cosine * factor, mask=rows & pairs)
-    tl.store(sin + at, sine * factor, mask=rows & pairs)
+    tl.store(cos + at, scaled(cosine, scale), mask=rows & pairs)
+    tl.store(sin + at, scaled(sine, scale), mask=rows & pairs)

@@ -1,39 +1,13 @@
-"""What one launch has to do, in plain numbers: read off tensors, without touching their values."""
+"""What one launch has to do, in plain numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from torch import Tensor
-
+from ropewalk.kernels.gpu.meta import Lanes, Operand
 from ropewalk.kernels.gpu.plan import SEGMENT, Plan, plan, power_of_two
 from ropewalk.kernels.gpu.rows import common_unit, rows_of
-
-
-class Lanes(NamedTuple):
-    """Pair c is lanes ``first + c·step`` and ``second + c·step``."""
-
-    first: int
-    second: int
-    step: int
-
-    def passing(self, pairs: int, head_dim: int) -> int:
-        """Lanes of the longest run that does not turn.
-
-        Raises:
-            ValueError: the pairs do not fit in head_dim.
-        """
-        neighbours = self.step == 2 and self.second == self.first + 1
-        halves = self.step == 1 and self.second >= self.first + pairs
-        behind = self.first + 2 * pairs if neighbours else self.second + pairs
-        if not (neighbours or halves) or self.first < 0 or behind > head_dim:
-            raise ValueError(
-                f"{pairs} pairs of lanes at {tuple(self)} do not fit in head_dim={head_dim}; "
-                "(first, second, step) are those of ropewalk.kernels.fused.Turn"
-            )
-        between = 0 if neighbours else self.second - self.first - pairs
-        return max(self.first, between, head_dim - behind)
 
 
 class How(NamedTuple):
@@ -67,19 +41,6 @@ class Strides(NamedTuple):
     rows: tuple[int, ...]
 
 
-class Job(NamedTuple):
-    """One launch: what is compiled, how it is cut, and the numbers that the kernel takes."""
-
-    how: How
-    cut: Plan
-    sizes: tuple[int, ...]
-    heads: tuple[int, ...]
-    """Of each operand, for one spectrum head."""
-    operands: tuple[tuple[Strides, Strides], ...]
-    sources: tuple[Strides, ...]
-    programs: int
-
-
 class Source(NamedTuple):
     """Positions or a table over the rows: strides of ``rows`` and of its last dimension."""
 
@@ -88,13 +49,29 @@ class Source(NamedTuple):
     is_table: bool
 
 
-def rows_before(x: Tensor) -> tuple[int, ...]:
-    """The sizes of ``[..., tokens]`` in x ``[..., heads, tokens, head_dim]``."""
-    return (*x.shape[:-3], x.shape[-2])
+class Job(NamedTuple):
+    """One launch."""
+
+    how: How
+    cut: Plan
+    programs: int
+    sizes: tuple[int, ...]
+    operands: tuple[tuple[Strides, Strides, int], ...]
+    """Of each: strides of x and out, heads of one spectrum head."""
+    sources: tuple[Strides, ...]
+    spectrum_heads: int
 
 
-def job(
-    operands: Sequence[tuple[Tensor, Tensor]],
+class Launch(NamedTuple):
+    """A kernel's name, its job, and what it takes behind the pointers and factors."""
+
+    kernel: str
+    job: Job
+    numbers: tuple[Any, ...]
+
+
+def job_of(
+    operands: Sequence[Operand],
     sources: Sequence[Source],
     lanes: Lanes,
     pairs: int,
@@ -103,72 +80,66 @@ def job(
     processors: int,
     cut: Plan | None = None,
 ) -> Job | None:
-    """The launch that turns ``operands`` (x, out), or None if they are empty."""
-    x = operands[0][0]
+    """The launch that turns ``operands``, or None if they are empty."""
+    x = operands[0].x
     head_dim = x.shape[-1]
     passing = lanes.passing(pairs, head_dim)
-    heads = tuple(_heads(t) for t, _ in operands)
-    if head_dim == 0 or 0 in rows_before(x) or not any(heads):
+    heads = max(operand.x.heads for operand in operands)
+    if 0 in (head_dim, heads, *x.before):
         return None
-    tensors = [t for pair in operands for t in pair]
-    strides = [(*t.stride()[:-3], t.stride(-2)) for t in tensors]
-    rows = rows_of(rows_before(x), [*strides, *(s.rows for s in sources)])
+    tensors = [meta for operand in operands for meta in (operand.x, operand.out)]
+    rows = rows_of(
+        x.before, [*(t.strides_before for t in tensors), *(source.rows for source in sources)]
+    )
     own, others = rows.strides[: len(tensors)], rows.strides[len(tensors) :]
-    by_head = [t.stride(-3) if _heads(t) > 1 else 0 for t in tensors]
-    tables = [s for s, source in zip(others, sources, strict=True) if source.is_table]
-    unit = common_unit([*by_head, *(n for s in (*own, *tables) for n in s)])
-    copies = passing > 0 and not all(_same_place(*pair) for pair in operands)
+    tables = [s for source, s in zip(sources, others, strict=True) if source.is_table]
+    unit = common_unit(
+        [*(t.head_stride for t in tensors), *(stride for s in (*own, *tables) for stride in s)]
+    )
+    copies = passing > 0 and not all(operand.in_place for operand in operands)
+    size = x.dtype.itemsize
     cut = cut or plan(
         rows.inner,
         rows.outer,
-        max(heads) // spectrum_heads,
+        heads // spectrum_heads,
         spectrum_heads,
         pairs,
         passing if copies else 0,
-        x.element_size(),
+        size,
         processors,
     )
-    dense = all(t.stride(-1) == 1 for t in tensors) and all(
-        s.lane == 1 for s in sources if s.is_table
-    )
     how = How(
-        head_dim,
-        pairs,
-        lanes.first,
-        lanes.second,
-        lanes.step == 2,
-        copies,
-        dense,
-        x.element_size() == 8,
-        axes,
-        unit,
-        cut.block_rows,
-        cut.block_pairs,
-        min(power_of_two(passing), SEGMENT),
+        head_dim=head_dim,
+        pairs=pairs,
+        first=lanes.first,
+        second=lanes.second,
+        interleaved=lanes.step == 2,
+        copies=copies,
+        dense=all(t.strides[-1] == 1 for t in tensors)
+        and all(source.lane == 1 for source in sources if source.is_table),
+        wide=size == 8,
+        axes=axes,
+        unit=unit,
+        block_rows=cut.block_rows,
+        block_pairs=cut.block_pairs,
+        segment=min(power_of_two(passing), SEGMENT),
     )
-    of_operands = [
-        Strides(t.stride(-1), head // unit, tuple(n // unit for n in s))
-        for t, head, s in zip(tensors, by_head, own, strict=True)
+    in_units = [
+        Strides(t.strides[-1], t.head_stride // unit, tuple(stride // unit for stride in s))
+        for t, s in zip(tensors, own, strict=True)
     ]
-    of_sources = [
-        Strides(source.lane, 0, tuple(n // unit for n in s) if source.is_table else s)
-        for source, s in zip(sources, others, strict=True)
-    ]
-    blocks = -(-rows.inner // cut.block_rows)
     return Job(
         how,
         cut,
+        -(-rows.inner // cut.block_rows) * rows.outer * spectrum_heads * cut.shares,
         rows.sizes,
-        tuple(n // spectrum_heads for n in heads),
-        tuple(zip(of_operands[::2], of_operands[1::2], strict=True)),
-        tuple(of_sources),
-        blocks * rows.outer * spectrum_heads * cut.shares,
+        tuple(
+            (*in_units[2 * i : 2 * i + 2], operand.x.heads // spectrum_heads)
+            for i, operand in enumerate(operands)
+        ),
+        tuple(
+            Strides(source.lane, 0, tuple(n // unit for n in s) if source.is_table else s)
+            for source, s in zip(sources, others, strict=True)
+        ),
+        spectrum_heads,
     )
-
-
-def _heads(x: Tensor) -> int:
-    return x.shape[-3] if x.dim() > 2 else 1
-
-
-def _same_place(x: Tensor, out: Tensor) -> bool:
-    return x.data_ptr() == out.data_ptr() and x.stride() == out.stride()

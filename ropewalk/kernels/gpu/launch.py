@@ -1,29 +1,26 @@
-"""The operators of the GPU kernel: tensors checked, cut into programs and launched.
+"""The operators of the GPU kernel: what the C++ operators do, launched on x's device and stream.
 
-They take the arguments of the C++ operators (:mod:`ropewalk.kernels.native`) and run on the device
-and stream of x. Under ``TRITON_INTERPRET=1`` they take CPU tensors too.
+Under ``TRITON_INTERPRET=1`` they take CPU tensors too. What follows from shapes and strides is
+kept, the compiled kernel too, so that a decoded token does not wait for Python.
 """
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache
-from types import ModuleType
+from functools import cache, lru_cache
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ropewalk.kernels.gpu.arguments import (
-    Launch,
-    check,
-    check_integers,
-    phases_launch,
-    tables_launch,
-)
-from ropewalk.kernels.gpu.job import Lanes
+from ropewalk.kernels.gpu.job import Launch
+from ropewalk.kernels.gpu.meta import Lanes, Meta, Operand
 from ropewalk.kernels.gpu.plan import THREADS, power_of_two
+from ropewalk.kernels.gpu.prepare import check, check_integers, phases_launch, tables_launch
 
+KEPT = 4096
+"""Launches that differ in shapes, strides or lanes; the least used one makes room."""
 _OPTIONS = {"enable_fp_fusion": True}
 """Said aloud: Triton is about to change its default."""
 
@@ -54,8 +51,7 @@ def rotate_out(
         ValueError: sizes, dtypes or devices do not fit.
         ImportError: Triton is not installed.
     """
-    lanes = Lanes(first, second, lane_step)
-    _run("turn_by_phases", phases_launch([(x, out)], positions, steps, scale, negate, lanes))
+    _by_phases(((x, out),), positions, steps, scale, negate, Lanes(first, second, lane_step))
 
 
 def rotate_qk_out(
@@ -72,9 +68,24 @@ def rotate_qk_out(
     lane_step: int,
 ) -> None:
     """:func:`rotate_out` of q and k in one launch; they may differ in heads and strides."""
-    both = [(q, q_out), (k, k_out)]
-    lanes = Lanes(first, second, lane_step)
-    _run("turn_by_phases", phases_launch(both, positions, steps, scale, negate, lanes))
+    both = ((q, q_out), (k, k_out))
+    _by_phases(both, positions, steps, scale, negate, Lanes(first, second, lane_step))
+
+
+def _by_phases(
+    tensors: tuple[tuple[Tensor, Tensor], ...],
+    positions: Tensor,
+    steps: Tensor,
+    scale: float,
+    negate: bool,
+    lanes: Lanes,
+) -> None:
+    steps = steps.contiguous()
+    kept = _kept_phases(
+        tuple(Operand.of(*pair) for pair in tensors), Meta.of(positions), Meta.of(steps), lanes
+    )
+    (q, q_out), (k, k_out) = tensors if len(tensors) == 2 else (*tensors, (None, None))
+    kept(q, q_out, k, k_out, positions, steps, float(scale), float(-scale if negate else scale))
 
 
 def rotate_by_out(
@@ -88,10 +99,7 @@ def rotate_by_out(
         ValueError, ImportError: as :func:`rotate_out`.
     """
     lanes = Lanes(first, second, lane_step)
-    if cos.shape[-1] == 0:
-        out.copy_(x)
-        return
-    _run("turn_by_tables", tables_launch(x, out, cos, sin, lanes))
+    _kept_tables(Operand.of(x, out), Meta.of(cos), Meta.of(sin), lanes)(x, out, cos, sin)
 
 
 def phase_tables_out(
@@ -103,58 +111,66 @@ def phase_tables_out(
         ValueError: not contiguous, or sizes, dtypes or devices that do not fit.
         ImportError: Triton is not installed.
     """
+    check_integers(Meta.of(positions), Meta.of(steps), cos.device)
     axes, pairs = steps.shape[-2:]
     spectrum_heads = steps.shape[0] if steps.dim() == 3 else 1
-    check_integers(positions, steps, cos)
+    places = positions.numel() // max(axes, 1)
+    fits = cos.shape == sin.shape and cos.numel() == places * spectrum_heads * pairs
+    check(
+        fits and cos.dtype == sin.dtype and cos.dtype in (torch.float32, torch.float64),
+        f"cos {Meta.of(cos)} and sin {Meta.of(sin)} do not fit positions "
+        f"{tuple(positions.shape)} and steps {tuple(steps.shape)} in float32 or float64",
+    )
     check(
         all(t.is_contiguous() for t in (positions, steps, cos, sin)),
         "positions, steps, cos and sin must be contiguous; use .contiguous()",
     )
-    check(
-        cos.dtype == sin.dtype and cos.dtype in (torch.float32, torch.float64),
-        f"cos is {cos.dtype} and sin {sin.dtype}; both are float32 or both float64",
-    )
-    places = positions.numel() // max(axes, 1)
-    check(
-        cos.numel() == sin.numel() == places * spectrum_heads * pairs,
-        f"cos {tuple(cos.shape)} and sin {tuple(sin.shape)} do not fit positions "
-        f"{tuple(positions.shape)} and steps {tuple(steps.shape)}",
-    )
     if cos.numel() == 0:
         return
-    tokens = positions.shape[-1 if axes == 1 else -2]
+    numbers = places, positions.shape[-1 if axes == 1 else -2], spectrum_heads
     block_pairs = power_of_two(pairs)
     block_rows = min(power_of_two(places), max(1, 4 * THREADS // block_pairs))
     programs = -(-places // block_rows) * spectrum_heads
+    make = kernels().make_tables[(programs,)]
     with _on(positions.device):
-        kernels().make_tables[(programs,)](
-            positions,
-            steps,
-            cos,
-            sin,
-            float(scale),
-            places,
-            tokens,
-            spectrum_heads,
-            axes,
-            pairs,
-            block_rows,
-            block_pairs,
-            num_warps=4,
-            **_OPTIONS,
-        )
+        tensors = positions, steps, cos, sin
+        make(*tensors, float(scale), *numbers, axes, pairs, block_rows, block_pairs, **_OPTIONS)
 
 
 def advise(out: Tensor) -> None:
     """Nothing to advise a GPU's memory."""
 
 
-def _run(kernel: str, launch: Launch | None) -> None:
-    if launch is None:
-        return
-    run = getattr(kernels(), kernel)[(launch.job.programs,)]
-    with _on(launch.arguments[0].device):
-        run(*launch.arguments, num_warps=launch.job.cut.warps, **_OPTIONS)
+class _Kept:
+    """A launch that is called with pointers and factors, and its kernel once that is compiled."""
+
+    def __init__(self, launch: Launch | None, device: torch.device) -> None:
+        self.launch = launch
+        self.device = device
+        self.compiled: Any = None
+
+    def __call__(self, *arguments: Any) -> None:
+        if self.launch is None:
+            return
+        name, job, numbers = self.launch
+        with _on(self.device):
+            if self.compiled is not None:
+                self.compiled[(job.programs, 1, 1)](*arguments, *numbers)
+                return
+            run = getattr(kernels(), name)[(job.programs,)]
+            self.compiled = run(*arguments, *numbers, num_warps=job.cut.warps, **_OPTIONS)
+
+
+@lru_cache(KEPT)
+def _kept_phases(
+    operands: tuple[Operand, ...], positions: Meta, steps: Meta, lanes: Lanes
+) -> _Kept:
+    return _Kept(phases_launch(operands, positions, steps, lanes), operands[0].x.device)
+
+
+@lru_cache(KEPT)
+def _kept_tables(operand: Operand, cos: Meta, sin: Meta, lanes: Lanes) -> _Kept:
+    return _Kept(tables_launch(operand, cos, sin, lanes), operand.x.device)
 
 
 def _on(device: torch.device) -> AbstractContextManager[Any]:
@@ -165,16 +181,20 @@ def _on(device: torch.device) -> AbstractContextManager[Any]:
 
 
 @cache
-def kernels() -> ModuleType:
-    """The module with the kernels, which loads Triton.
+def kernels() -> SimpleNamespace:
+    """The kernels by name; the first call loads Triton.
 
     Raises:
         ImportError: Triton is not installed.
     """
     try:
-        from ropewalk.kernels.gpu import turn
+        from ropewalk.kernels.gpu import angles, turn
     except ImportError as error:
         raise ImportError(
             f"the GPU kernel needs Triton ({error}); install it with pip install 'ropewalk[gpu]'"
         ) from error
-    return turn
+    return SimpleNamespace(
+        turn_by_phases=turn.turn_by_phases,
+        turn_by_tables=turn.turn_by_tables,
+        make_tables=angles.make_tables,
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ropewalk.kernels.gpu.angles import phases, sincos
+from ropewalk.kernels.gpu.angles import phases, scaled, sincos
 
 
 @triton.jit
@@ -27,7 +27,7 @@ def block_of_rows(sizes, spectrum_heads, shares, HOW: tl.constexpr):
 @triton.jit
 def in_elements(stride, HOW: tl.constexpr):
     """A stride that is given in units."""
-    return stride.to(tl.int64) * HOW.unit
+    return tl.full((), HOW.unit, tl.int64) * stride
 
 
 @triton.jit
@@ -158,58 +158,43 @@ def share_of(heads, own, share, shares):
 
 
 @triton.jit
-def load_table(table, strides, row, outer, sizes, inside, HOW: tl.constexpr):
+def load_table(table, strides, row, outer, sizes, HOW: tl.constexpr):
     """cos or sin of a block of rows, in the dtype of the arithmetic."""
     pair = tl.arange(0, HOW.block_pairs)[None, :]
     at = table + row_offsets(row, outer, sizes, strides.rows, HOW.unit)
-    values = tl.load(at + lane_offsets(pair, strides, HOW), mask=inside & (pair < HOW.pairs))
+    within = (row < sizes[0]) & (pair < HOW.pairs)
+    values = tl.load(at + lane_offsets(pair, strides, HOW), mask=within)
     return values.to(tl.float64 if HOW.wide else tl.float32)
 
 
 @triton.jit
 def at_share(x, strides, row, head, outer, sizes, HOW: tl.constexpr):
     """Pointers to the rows of a program's first head."""
-    return (
-        x
-        + row_offsets(row, outer, sizes, strides.rows, HOW.unit)
-        + head * in_elements(strides.head, HOW)
-    )
+    start = head.to(tl.int64) * strides.head * HOW.unit
+    return x + start + row_offsets(row, outer, sizes, strides.rows, HOW.unit)
 
 
-# Sizes, strides and shares change from call to call; nothing is compiled anew for their values.
-NUMBERS = [
-    "q_strides",
-    "q_out_strides",
-    "q_heads",
-    "k_strides",
-    "k_out_strides",
-    "k_heads",
-    "position_strides",
-    "cos_strides",
-    "sin_strides",
-    "sizes",
-    "spectrum_heads",
-    "shares",
-]
+# What changes from call to call: as little as possible is compiled anew for its values.
+NUMBERS = ["q_heads", "k_heads", "heads", "spectrum_heads", "shares"]
 
 
 @triton.jit(do_not_specialize=NUMBERS)
 def turn_by_phases(
     q,
     q_out,
-    q_strides,
-    q_out_strides,
-    q_heads,
     k,
     k_out,
-    k_strides,
-    k_out_strides,
-    k_heads,
     positions,
-    position_strides,
     steps,
     cos_scale: tl.float64,
     sin_scale: tl.float64,
+    q_strides,
+    q_out_strides,
+    q_heads,
+    k_strides,
+    k_out_strides,
+    k_heads,
+    position_strides,
     sizes,
     spectrum_heads,
     shares,
@@ -217,7 +202,6 @@ def turn_by_phases(
 ):
     """q, and k unless it is None, by Σ position · step; heads are those of one spectrum head."""
     row, outer, own, share = block_of_rows(sizes, spectrum_heads, shares, HOW)
-    inside = row < sizes[0]
     head, heads = share_of(q_heads, own, share, shares)
     x = at_share(q, q_strides, row, head, outer, sizes, HOW)
     first, second = load_pairs(x, q_strides, rows_if(row, sizes, heads > 0), HOW)
@@ -225,12 +209,10 @@ def turn_by_phases(
     pair = tl.arange(0, HOW.block_pairs)[None, :]
     where = positions + row_offsets(row, outer, sizes, position_strides.rows, 1)
     rates = steps + own * (HOW.axes * HOW.pairs) + pair
-    phase = phases(
-        where, position_strides.lane, inside, rates, pair < HOW.pairs, HOW.axes, HOW.pairs
-    )
+    rows, pairs = row < sizes[0], pair < HOW.pairs
+    phase = phases(where, position_strides.lane, rows, rates, pairs, HOW.axes, HOW.pairs)
     sine, cosine = sincos(phase, HOW.wide)
-    cosine *= tl.cast(cos_scale, cosine.dtype)
-    sine *= tl.cast(sin_scale, sine.dtype)
+    cosine, sine = scaled(cosine, cos_scale), scaled(sine, sin_scale)
 
     out = at_share(q_out, q_out_strides, row, head, outer, sizes, HOW)
     turn_heads(
@@ -248,28 +230,25 @@ def turn_by_phases(
 
 @triton.jit(do_not_specialize=NUMBERS)
 def turn_by_tables(
-    q,
-    q_out,
-    q_strides,
-    q_out_strides,
-    q_heads,
+    x,
+    out,
     cos,
-    cos_strides,
     sin,
+    x_strides,
+    out_strides,
+    heads,
+    cos_strides,
     sin_strides,
     sizes,
     shares,
     HOW: tl.constexpr,
 ):
-    """q by given cos and sin, which all heads share."""
+    """x by given cos and sin, which all heads share."""
     row, outer, own, share = block_of_rows(sizes, 1, shares, HOW)
-    inside = row < sizes[0]
-    head, heads = share_of(q_heads, own, share, shares)
-    x = at_share(q, q_strides, row, head, outer, sizes, HOW)
-    first, second = load_pairs(x, q_strides, rows_if(row, sizes, heads > 0), HOW)
-    cosine = load_table(cos, cos_strides, row, outer, sizes, inside, HOW)
-    sine = load_table(sin, sin_strides, row, outer, sizes, inside, HOW)
-    out = at_share(q_out, q_out_strides, row, head, outer, sizes, HOW)
-    turn_heads(
-        x, out, q_strides, q_out_strides, heads, row, sizes, first, second, cosine, sine, HOW
-    )
+    head, heads = share_of(heads, own, share, shares)
+    x = at_share(x, x_strides, row, head, outer, sizes, HOW)
+    out = at_share(out, out_strides, row, head, outer, sizes, HOW)
+    first, second = load_pairs(x, x_strides, rows_if(row, sizes, heads > 0), HOW)
+    cosine = load_table(cos, cos_strides, row, outer, sizes, HOW)
+    sine = load_table(sin, sin_strides, row, outer, sizes, HOW)
+    turn_heads(x, out, x_strides, out_strides, heads, row, sizes, first, second, cosine, sine, HOW)
