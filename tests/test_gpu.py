@@ -12,25 +12,18 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interpreted import kernels
+from numeric_oracles import loop_rotate, odd_views
 from torch import Tensor
 
-triton = pytest.importorskip("triton")
-
-from numeric_oracles import loop_rotate, odd_views  # noqa: E402
-
-import ropewalk  # noqa: E402
-from ropewalk.kernels import gpu  # noqa: E402
-from ropewalk.kernels.fused import Turn  # noqa: E402
-from ropewalk.kernels.gpu.launch import kernels  # noqa: E402
-from ropewalk.kernels.gpu.meta import Lanes, Meta, Operand  # noqa: E402
-from ropewalk.kernels.gpu.plan import Plan  # noqa: E402
-from ropewalk.kernels.gpu.prepare import phases_launch  # noqa: E402
-from ropewalk.kernels.rotate import spectrum_lanes  # noqa: E402
-from ropewalk.spectra import Spectrum, geometric  # noqa: E402
-
-with triton.knobs.runtime.scope():
-    triton.knobs.runtime.interpret = True
-    kernels()  # the kernels of this process are interpreted ones
+import ropewalk
+from ropewalk.kernels import gpu
+from ropewalk.kernels.fused import Turn
+from ropewalk.kernels.gpu.meta import Lanes, Meta, Operand
+from ropewalk.kernels.gpu.plan import Plan
+from ropewalk.kernels.gpu.prepare import phases_launch
+from ropewalk.kernels.rotate import spectrum_lanes
+from ropewalk.spectra import Spectrum, geometric
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 EPS = {torch.float32: 4e-7, torch.float16: 2**-10, torch.bfloat16: 2**-7, torch.float64: 3e-15}

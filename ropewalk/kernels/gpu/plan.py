@@ -14,6 +14,8 @@ BYTES_A_THREAD = 16
 THREADS = 128
 SEGMENT = 128
 """Lanes that pass through are copied in runs of at most this many."""
+COPIES = 4
+"""Loads of a thread for the lanes that pass through, for each of the lanes that turn."""
 RESIDENT = 8
 """Programs that one multiprocessor holds at a time, at about 64 registers a thread."""
 WAVES = 4
@@ -59,7 +61,7 @@ def plan(
         processors: multiprocessors of the device.
     """
     block_pairs = power_of_two(pairs)
-    width = max(block_pairs, min(power_of_two(passing), SEGMENT) if passing else 1)
+    width = max(block_pairs, min(power_of_two(passing), SEGMENT) // COPIES)
     each = BYTES_A_THREAD // element_size
     block_rows = max(1, min(THREADS * each // width, power_of_two(rows)))
     warps = min(8, max(1, block_rows * width // (32 * each)))
