@@ -178,13 +178,15 @@ def rotations(draw):
         pairing=pairing,
         attention_factor=draw(st.sampled_from([1.0, 1.25])),
     )
-    lead = draw(st.lists(st.sampled_from([1, 1, 2]), max_size=5))
+    lead = draw(st.permutations([1, 1, 1, 2, 3]))[: draw(st.integers(0, 5))]
     tokens = draw(st.integers(1, 9))
     kept = draw(st.integers(0, len(lead)))
     place = [1 if draw(st.booleans()) else n for n in lead[len(lead) - kept :]]
     generator = torch.Generator().manual_seed(draw(st.integers(0, 99)))
     spread = draw(st.sampled_from([2**4, 2**31, 2**62]))
     where = torch.randint(-spread, spread, (*place, tokens, axes), generator=generator)
+    if draw(st.booleans()):  # axes first in memory
+        where = where.movedim(-1, 0).contiguous().movedim(0, -1)
     where = where.squeeze(-1) if axes == 1 else where
     return spectrum, (*lead, own * group, tokens, head_dim), where
 
@@ -391,3 +393,23 @@ def test_given_tables(data):
     if x.shape[-1]:
         gpu.rotate_by_out(x, out, cos, sin, *lanes)
     assert_turned(out, turned)
+
+
+@pytest.mark.parametrize("shape", [(5, 8), (2, 5, 8)], ids=["shared", "per sequence"])
+def test_tables_side_by_side_with_wide_heads(shape):
+    """Strides are counted in units of eight here."""
+    x, cos, sin = (drawn(s, torch.float32, i) for i, s in enumerate([(2, 3, 5, 16), shape, shape]))
+    out = torch.full_like(x, math.nan)
+    gpu.rotate_by_out(x, out, cos, sin, 0, 8, 1)
+    c, s = (t.double().unsqueeze(-3) for t in (cos, sin))
+    a, b = x.double().split(8, -1)
+    assert_turned(out, torch.cat([a * c - b * s, a * s + b * c], -1))
+
+
+def test_leading_dimensions_that_cannot_be_merged():
+    """Positions repeat over the middle one, so all four dimensions of rows stay apart."""
+    spectrum = geometric(4)
+    x, where = drawn((2, 3, 2, 2, 3, 4), torch.float64), torch.arange(12).view(2, 1, 2, 3) ** 5
+    out = torch.full_like(x, math.nan)
+    gpu.rotate_out(x, out, where, spectrum.on().tensor, *how(spectrum, x))
+    assert_turned(out, reference(x, where, spectrum, False))

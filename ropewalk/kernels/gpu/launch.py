@@ -141,8 +141,8 @@ def advise(out: Tensor) -> None:
     """Nothing to advise a GPU's memory."""
 
 
-class _Kept:
-    """A launch that is called with pointers and factors, and its kernel once that is compiled."""
+class Prepared:
+    """A launch on a device, with its kernel once that is compiled."""
 
     def __init__(self, launch: Launch | None, device: torch.device) -> None:
         self.launch = launch
@@ -150,6 +150,7 @@ class _Kept:
         self.compiled: Any = None
 
     def __call__(self, *arguments: Any) -> None:
+        """Launch with these pointers and factors; where there is nothing to turn, nothing is."""
         if self.launch is None:
             return
         name, job, numbers = self.launch
@@ -164,13 +165,13 @@ class _Kept:
 @lru_cache(KEPT)
 def _kept_phases(
     operands: tuple[Operand, ...], positions: Meta, steps: Meta, lanes: Lanes
-) -> _Kept:
-    return _Kept(phases_launch(operands, positions, steps, lanes), operands[0].x.device)
+) -> Prepared:
+    return Prepared(phases_launch(operands, positions, steps, lanes), operands[0].x.device)
 
 
 @lru_cache(KEPT)
-def _kept_tables(operand: Operand, cos: Meta, sin: Meta, lanes: Lanes) -> _Kept:
-    return _Kept(tables_launch(operand, cos, sin, lanes), operand.x.device)
+def _kept_tables(operand: Operand, cos: Meta, sin: Meta, lanes: Lanes) -> Prepared:
+    return Prepared(tables_launch(operand, cos, sin, lanes), operand.x.device)
 
 
 def _on(device: torch.device) -> AbstractContextManager[Any]:
