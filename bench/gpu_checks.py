@@ -141,7 +141,7 @@ def _layouts(
         q = _values((2, 8, tokens, spectrum.head_dim), dtype, device, 2)
         k = _values((2, 4, tokens, spectrum.head_dim), dtype, device, 3)
         outs = [torch.full_like(t, math.nan) for t in (q, k)]
-        gpu.rotate_qk_out(q, k, *outs, where, steps, *_turn(spectrum, q))
+        gpu.rotate_qk_out(q, k, outs[0], outs[1], where, steps, *_turn(spectrum, q))
         errors = [
             difference(o, reference(t, where, spectrum)) for o, t in zip(outs, (q, k), strict=True)
         ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 import torch
@@ -81,7 +81,9 @@ class Timing(NamedTuple):
     """The median copy took more than twice the fastest one: run this again."""
 
 
-def measure(forms: dict[str, Callable[[], object]], clock: Clock, rounds: int) -> dict[str, Timing]:
+def measure(
+    forms: Mapping[str, Callable[[], object]], clock: Clock, rounds: int
+) -> dict[str, Timing]:
     """Medians over ``rounds`` rounds; ``forms`` hold a ``copy``."""
     taken: list[dict[str, Callable[[], float]]] = []
     for number in range(WARM + rounds):

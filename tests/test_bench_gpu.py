@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -69,7 +70,7 @@ def test_medians_are_of_ratios_within_a_round():
 def test_forms_take_turns_and_warm_rounds_do_not_count():
     order: list[str] = []
     names = ("copy", "a", "b")
-    forms = {name: (lambda name=name: order.append(name)) for name in names}
+    forms = {name: partial(order.append, name) for name in names}
     clock = MadeUp()
     found = gpu_timing.measure(forms, clock, rounds=4)
     assert set(found) == set(names)

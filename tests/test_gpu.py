@@ -171,7 +171,7 @@ def rotations(draw):
     own, group = draw(st.integers(1, 2)), draw(st.integers(1, 2))
     rows = drawn((own, axes, pairs), torch.float64, draw(st.integers(0, 99))).tolist()
     spectrum = Spectrum(
-        rows if own > 1 else rows[0],
+        rows if own > 1 else rows[0],  # pyright: ignore[reportArgumentType] (lists are frozen)
         head_dim,
         layout=layout,
         lane_offset=before,
@@ -222,7 +222,7 @@ def reference(x: Tensor, where: Tensor, spectrum: Spectrum, inverse: bool) -> Te
     return turned
 
 
-@settings(max_examples=50)
+@settings(max_examples=35)
 @given(st.data())
 def test_any_shape_layout_and_strides(data):
     spectrum, shape, where = data.draw(rotations())
@@ -257,7 +257,7 @@ def test_q_and_k_in_one_launch(data):
     outs = [torch.full(t.shape, math.nan, dtype=dtype) for t in (q, k)]
     if data.draw(st.booleans(), "k in place"):
         outs[1] = k
-    gpu.rotate_qk_out(q, k, *outs, where, spectrum.on().tensor, *how(spectrum, q))
+    gpu.rotate_qk_out(q, k, outs[0], outs[1], where, spectrum.on().tensor, *how(spectrum, q))
     for found, wanted in zip(outs, expected, strict=True):
         assert_turned(found, wanted)
 

@@ -5,6 +5,10 @@ become an angle by an integer product, so the float rounds once; for float64 all
 Taylor polynomials leave less than 2e-9 out in float32 and 1e-16 in float64, on [−π/4, π/4].
 """
 
+# The types within a kernel are Triton's own.
+# pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
+# pyright: reportInvalidTypeForm=false
+
 from __future__ import annotations
 
 import math

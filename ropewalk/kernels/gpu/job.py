@@ -134,7 +134,7 @@ def job_of(
         -(-rows.inner // cut.block_rows) * rows.outer * spectrum_heads * cut.shares,
         rows.sizes,
         tuple(
-            (*in_units[2 * i : 2 * i + 2], operand.x.heads // spectrum_heads)
+            (in_units[2 * i], in_units[2 * i + 1], operand.x.heads // spectrum_heads)
             for i, operand in enumerate(operands)
         ),
         tuple(

@@ -63,8 +63,9 @@ def tables_launch(
     """
     x = operand.x
     _check_operands([operand])
+    dims = len(cos.shape)
     check(
-        cos.shape == sin.shape and len(cos.shape) >= 2,
+        cos.shape == sin.shape and dims >= 2,
         f"cos {tuple(cos.shape)} and sin {tuple(sin.shape)} must both be [..., tokens, pairs]",
     )
     sources = []

@@ -5,6 +5,10 @@ The next head's values are on their way while the present ones are turned. ``HOW
 elements, so that the compiler knows how wide a load may be.
 """
 
+# The types within a kernel are Triton's own.
+# pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
+# pyright: reportInvalidTypeForm=false
+
 from __future__ import annotations
 
 import triton
