@@ -211,12 +211,6 @@ def test_keys_of_an_unknown_type_are_not_called_a_contradiction():
     assert errors({**HEAD, "rope_scaling": block}) == ["RW003"]
 
 
-def test_a_number_of_thousands_of_digits_is_one_clear_line():
-    text = b'{"rope_theta": ' + b"9" * 10_000 + b"}"
-    with pytest.raises(ValueError, match="thousands of digits"):
-        resolve(text)
-
-
 @pytest.mark.parametrize(
     "model_type",
     [

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ropewalk.cli.app import main
+from ropewalk.cli import main
 from ropewalk.kernels import build, library, native
 
 ROOT = Path(__file__).resolve().parent.parent

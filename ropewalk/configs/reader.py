@@ -192,8 +192,7 @@ def numbers_of(value: Value, notes: Notes) -> tuple[float, ...] | None:
         return None
     aside = Notes(notes.prefix)
     items = [number(Value(item, f"{value.source}[{i}]"), aside) for i, item in enumerate(found)]
-    for finding in {f.code: f for f in reversed(aside.findings)}.values():
-        notes.findings.append(finding)  # the first of each kind: one mistake, not one an entry
+    notes.take_one_of_each(aside)
     if any(item is None for item in items):
         return None
     return tuple(item.value for item in items if item is not None)

@@ -4,7 +4,7 @@ The PyTorch reference is what runs everywhere; :func:`active` names the kernel i
 """
 
 from ropewalk.kernels.angles import phase, sincos
-from ropewalk.kernels.native import kernel
+from ropewalk.kernels.devices import active
 from ropewalk.kernels.opaque import decompositions
 from ropewalk.kernels.phases import tables
 from ropewalk.kernels.rotate import rotate, rotate_, rotate_qk, rotate_qk_
@@ -27,8 +27,3 @@ __all__ = [
     "sincos",
     "tables",
 ]
-
-
-def active() -> str:
-    """The kernel that rotations on the CPU run on."""
-    return kernel().name

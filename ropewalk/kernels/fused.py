@@ -25,7 +25,8 @@ from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
-from ropewalk.kernels.native import Operators, operators
+from ropewalk.kernels.devices import operators
+from ropewalk.kernels.native import Operators
 from ropewalk.kernels.steps import Steps
 from ropewalk.spectra import Spectrum
 

@@ -70,37 +70,46 @@ def kernel() -> Kernel:
     Raises:
         ValueError: ``ROPEWALK_KERNEL`` is unknown, or asks for a library that does not load.
     """
-    wanted = os.environ.get("ROPEWALK_KERNEL", "")
-    if wanted == "reference":
+    asked = wanted()
+    if asked == "reference":
         return Kernel(None, "reference (PyTorch), as ROPEWALK_KERNEL asks")
-    if wanted == "pytorch":
+    if asked == "pytorch":
         return Kernel(eager, "PyTorch, as ROPEWALK_KERNEL asks")
-    if wanted in ("", "cpu"):
-        return _first_that_loads(built(), wanted)
-    if os.sep in wanted:
-        return _first_that_loads([Path(wanted)], wanted)
+    if os.sep in asked:
+        return _first_that_loads([Path(asked)], asked)
+    return _first_that_loads(built(), asked)
+
+
+def wanted() -> str:
+    """What ``ROPEWALK_KERNEL`` asks for; "" for the best there is.
+
+    Raises:
+        ValueError: it is unknown.
+    """
+    name = os.environ.get("ROPEWALK_KERNEL", "")
+    if name in ("", "cpu", "pytorch", "reference") or os.sep in name:
+        return name
     raise ValueError(
-        f"ROPEWALK_KERNEL={wanted!r} is unknown; use cpu, pytorch, reference or the path of a "
-        "library"
+        f"ROPEWALK_KERNEL={name!r} is unknown; use cpu, pytorch, reference or the path of a library"
     )
 
 
-def _first_that_loads(paths: Iterable[Path], wanted: str) -> Kernel:
+def _first_that_loads(paths: Iterable[Path], asked: str) -> Kernel:
     reasons = []
     for path in paths:
         try:
-            if wanted in ("", "cpu") and not is_whole(path):
+            if asked in ("", "cpu") and not is_whole(path):
                 raise OSError(f"{path} is damaged: its content is not what its name says")
             torch.ops.load_library(str(path))
         except OSError as error:
             reasons.append(" ".join(str(error.__cause__ or error).split()))
         else:
             return _loaded(path)
-    if not reasons and not wanted:
+    if not reasons and not asked:
         return Kernel(eager, "PyTorch; `ropewalk build-kernel` builds the C++ one")
     why = f"the C++ kernel does not load: {reasons[0]}" if reasons else "no C++ kernel is built"
-    if wanted:
-        raise ValueError(f"ROPEWALK_KERNEL={wanted}, but {why}; {_REMEDY}")
+    if asked:
+        raise ValueError(f"ROPEWALK_KERNEL={asked}, but {why}; {_REMEDY}")
     return Kernel(eager, f"PyTorch; {why}; {_REMEDY}")
 
 
@@ -110,8 +119,3 @@ def _loaded(path: Path) -> Kernel:
         raise ValueError(f"{path} is a library, and not ropewalk's kernel")
     name = f"cpu (C++, {namespace.vector_bits()}-bit vectors)"
     return Kernel(Operators(namespace), name, compiled=True)
-
-
-def operators(x: Tensor) -> Any:
-    """The operators for tensors where x is."""
-    return kernel().ops if x.is_cpu else eager

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.kernels.angles import as_planes, sincos_of, tables_by_torch
-from ropewalk.kernels.native import kernel
+from ropewalk.kernels.devices import kernel_on
 from ropewalk.kernels.opaque import decomposes, opaque
 from ropewalk.kernels.portable import reduced_phase
 from ropewalk.kernels.steps import Steps
@@ -89,9 +89,10 @@ def phase_tables_op(
 ) -> tuple[Tensor, Tensor]:
     """:func:`phase_tables` as an operator."""
     _same_device(positions, steps)
-    if positions.is_cpu and kernel().compiled:
+    kernel = kernel_on(positions.device.type)
+    if kernel.compiled:
         made = _empty_tables(positions, steps, factor, bits)
-        kernel().ops.phase_tables(positions.contiguous(), steps.contiguous(), factor, *made)
+        kernel.ops.phase_tables(positions.contiguous(), steps.contiguous(), factor, *made)
         return made
     return tables_by_torch(positions, steps, factor, _float(bits))
 

@@ -76,3 +76,8 @@ def slices(lanes: int, pairs: int) -> tuple[slice, slice]:
     first, second = lanes >> 2 & 0x3FFFFFFF, lanes >> 32
     span = pairs * (step or 1)
     return slice(first, first + span, step), slice(second, second + span - (step == 2), step)
+
+
+def spelt(lanes: int) -> tuple[bool, int, int, int]:
+    """What a number stands for: negative, the first lane, the second, the step between pairs."""
+    return bool(lanes & 1), lanes >> 2 & 0x3FFFFFFF, lanes >> 32, 2 if lanes & 2 else 1

@@ -97,6 +97,11 @@ class Notes:
         self._counts[kind.code] = count + 1
         self._found[finding] = None
 
+    def take_one_of_each(self, others: Notes) -> None:
+        """The first finding of each kind that ``others`` hold: one mistake, not one an entry."""
+        for finding in {f.code: f for f in reversed(others.findings)}.values():
+            self._found[finding] = None
+
     def sorted(self) -> tuple[Finding, ...]:
         """Errors first, each severity in the order found."""
         return tuple(sorted(self.findings, key=lambda f: ORDER.index(f.severity)))

@@ -1,0 +1,66 @@
+"""Which kernel serves which device: C++ on the CPU, Triton on a GPU, else PyTorch's operations."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ropewalk.kernels import eager
+from ropewalk.kernels.gpu import operators as triton
+from ropewalk.kernels.gpu.launch import kernels
+from ropewalk.kernels.native import Kernel, kernel, wanted
+
+_REMEDY = "pip install 'ropewalk[gpu]' brings Triton"
+_GPUS = frozenset({"cuda", "xpu"})
+
+
+def operators(x: Tensor) -> Any:
+    """The operators for tensors where x is; None where the reference is asked for."""
+    return kernel().ops if x.is_cpu else kernel_on(x.device.type).ops
+
+
+def kernel_on(device_type: str) -> Kernel:
+    """The kernel for tensors on devices of this type."""
+    if device_type == "cpu":
+        return kernel()
+    return gpu_kernel(device_type) if device_type in _GPUS else Kernel(eager, "PyTorch")
+
+
+@cache
+def gpu_kernel(device_type: str) -> Kernel:
+    """The kernel on GPUs of this process; looked for at the first rotation there."""
+    asked = wanted()
+    if asked == "reference":
+        return Kernel(None, "gpu: reference (PyTorch), as ROPEWALK_KERNEL asks")
+    if asked == "pytorch":
+        return Kernel(eager, "gpu: PyTorch, as ROPEWALK_KERNEL asks")
+    if device_type == "xpu" and not torch.xpu.get_device_capability().get("has_fp64", False):
+        return Kernel(eager, "gpu: PyTorch; the kernel needs a device with float64")
+    try:
+        kernels()
+    except (ImportError, OSError) as error:
+        return Kernel(eager, f"gpu: PyTorch; {_REMEDY} ({error})")
+    return Kernel(triton, f"gpu (Triton {_triton_version()})", compiled=True)
+
+
+def _triton_version() -> str:
+    for name in ("triton", "pytorch-triton", "pytorch-triton-rocm", "pytorch-triton-xpu"):
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            continue
+    return "of unknown version"
+
+
+def active() -> str:
+    """The kernels that rotations run on: on the CPU, and on the GPU where there is one."""
+    names = [kernel().name]
+    if torch.accelerator.is_available():
+        accelerator = torch.accelerator.current_accelerator()
+        if accelerator is not None and accelerator.type in _GPUS:
+            names.append(gpu_kernel(accelerator.type).name)
+    return "; ".join(names)

@@ -1,0 +1,258 @@
+"""Triton: the kernels. A program turns a block of rows, head after head, by one sin and cos.
+
+The next head's values are on their way while the present ones are turned. ``HOW`` is a
+:class:`ropewalk.kernels.gpu.job.How`; strides of rows and heads come in units of ``HOW.unit``
+elements, so that the compiler knows how wide a load may be.
+"""
+
+# The types within a kernel are Triton's own.
+# pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
+# pyright: reportInvalidTypeForm=false
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from ropewalk.kernels.gpu.angles import phases, scaled, sincos
+
+
+@triton.jit
+def block_of_rows(sizes, spectrum_heads, shares, HOW: tl.constexpr):
+    """(row ``[block_rows, 1]``, outer index, spectrum head, share of its heads) of a program."""
+    program = tl.program_id(0)
+    blocks = (sizes[0] + HOW.block_rows - 1) // HOW.block_rows
+    row = (program % blocks).to(tl.int64) * HOW.block_rows + tl.arange(0, HOW.block_rows)[:, None]
+    rest = program // blocks
+    own = rest // shares
+    return row, own // spectrum_heads, own % spectrum_heads, rest % shares
+
+
+@triton.jit
+def in_elements(stride, HOW: tl.constexpr):
+    """A stride that is given in units."""
+    return tl.full((), HOW.unit, tl.int64) * stride
+
+
+@triton.jit
+def row_offsets(row, outer, sizes, strides, UNIT: tl.constexpr):
+    """Elements before each row of a block."""
+    offset = row * strides[0] * UNIT
+    for d in tl.static_range(1, len(sizes)):
+        offset += (outer % sizes[d]).to(tl.int64) * strides[d] * UNIT
+        outer = outer // sizes[d]
+    return offset
+
+
+@triton.jit
+def lane_offsets(lane, strides, HOW: tl.constexpr):
+    """Elements before each lane of a row."""
+    if HOW.dense:
+        return lane
+    else:
+        return lane.to(tl.int64) * strides.lane
+
+
+@triton.jit
+def load_pairs(x, strides, inside, HOW: tl.constexpr):
+    """Both lanes of each pair, ``[block_rows, block_pairs]``, of the rows ``inside``."""
+    if HOW.interleaved:
+        lane = tl.arange(0, 2 * HOW.block_pairs)[None, :]
+        at = x + lane_offsets(HOW.first + lane, strides, HOW)
+        both = tl.load(at, mask=inside & (lane < 2 * HOW.pairs))
+        return tl.split(tl.reshape(both, [HOW.block_rows, HOW.block_pairs, 2]))
+    else:
+        pair = tl.arange(0, HOW.block_pairs)[None, :]
+        within = inside & (pair < HOW.pairs)
+        first = tl.load(x + lane_offsets(HOW.first + pair, strides, HOW), mask=within)
+        return first, tl.load(x + lane_offsets(HOW.second + pair, strides, HOW), mask=within)
+
+
+@triton.jit
+def store_pairs(x, strides, inside, first, second, HOW: tl.constexpr):
+    """The converse of :func:`load_pairs`, rounded to the dtype of x."""
+    first, second = first.to(x.dtype.element_ty), second.to(x.dtype.element_ty)
+    if HOW.interleaved:
+        lane = tl.arange(0, 2 * HOW.block_pairs)[None, :]
+        at = x + lane_offsets(HOW.first + lane, strides, HOW)
+        both = tl.reshape(tl.join(first, second), [HOW.block_rows, 2 * HOW.block_pairs])
+        tl.store(at, both, mask=inside & (lane < 2 * HOW.pairs))
+    else:
+        pair = tl.arange(0, HOW.block_pairs)[None, :]
+        within = inside & (pair < HOW.pairs)
+        tl.store(x + lane_offsets(HOW.first + pair, strides, HOW), first, mask=within)
+        tl.store(x + lane_offsets(HOW.second + pair, strides, HOW), second, mask=within)
+
+
+@triton.jit
+def copy_run(
+    x,
+    out,
+    x_strides,
+    out_strides,
+    inside,
+    BEGIN: tl.constexpr,
+    END: tl.constexpr,
+    HOW: tl.constexpr,
+):
+    """Lanes BEGIN … END − 1 as they are."""
+    STEP: tl.constexpr = HOW.segment
+    for start in tl.static_range(BEGIN, END, STEP):
+        lane = start + tl.arange(0, STEP)[None, :]
+        within = inside & (lane < END)
+        kept = tl.load(x + lane_offsets(lane, x_strides, HOW), mask=within)
+        tl.store(out + lane_offsets(lane, out_strides, HOW), kept, mask=within)
+
+
+@triton.jit
+def copy_others(x, out, x_strides, out_strides, inside, HOW: tl.constexpr):
+    """The lanes before, between and behind the two halves of the pairs."""
+    FIRST: tl.constexpr = HOW.first
+    GAP: tl.constexpr = HOW.second if HOW.interleaved else HOW.first + HOW.pairs
+    SECOND: tl.constexpr = HOW.second
+    BEHIND: tl.constexpr = HOW.first + 2 * HOW.pairs if HOW.interleaved else HOW.second + HOW.pairs
+    END: tl.constexpr = HOW.head_dim
+    copy_run(x, out, x_strides, out_strides, inside, 0, FIRST, HOW)
+    copy_run(x, out, x_strides, out_strides, inside, GAP, SECOND, HOW)
+    copy_run(x, out, x_strides, out_strides, inside, BEHIND, END, HOW)
+
+
+@triton.jit
+def rows_if(row, sizes, wanted):
+    """The mask of a block's rows, empty unless ``wanted``."""
+    return row < tl.where(wanted, sizes[0], 0)
+
+
+@triton.jit
+def turn_heads(
+    x,
+    out,
+    x_strides,
+    out_strides,
+    heads,
+    row,
+    sizes,
+    first,
+    second,
+    cosine,
+    sine,
+    HOW: tl.constexpr,
+):
+    """``heads`` heads from the rows at ``x``, of which the first one's pairs are loaded."""
+    inside = row < sizes[0]
+    for head in range(heads):
+        ahead = x + in_elements(x_strides.head, HOW)
+        more = rows_if(row, sizes, head + 1 < heads)
+        next_first, next_second = load_pairs(ahead, x_strides, more, HOW)
+        a, b = first.to(cosine.dtype), second.to(cosine.dtype)
+        turned = a * cosine - b * sine, a * sine + b * cosine
+        store_pairs(out, out_strides, inside, turned[0], turned[1], HOW)
+        if HOW.copies:
+            copy_others(x, out, x_strides, out_strides, inside, HOW)
+        x = ahead
+        out += in_elements(out_strides.head, HOW)
+        first, second = next_first, next_second
+
+
+@triton.jit
+def share_of(heads, own, share, shares):
+    """(first head, number of heads) of share ``share`` of the heads of spectrum head ``own``."""
+    begin = heads * share // shares
+    return own * heads + begin, heads * (share + 1) // shares - begin
+
+
+@triton.jit
+def load_table(table, strides, row, outer, sizes, HOW: tl.constexpr):
+    """cos or sin of a block of rows, in the dtype of the arithmetic."""
+    pair = tl.arange(0, HOW.block_pairs)[None, :]
+    at = table + row_offsets(row, outer, sizes, strides.rows, HOW.unit)
+    within = (row < sizes[0]) & (pair < HOW.pairs)
+    values = tl.load(at + lane_offsets(pair, strides, HOW), mask=within)
+    return values.to(tl.float64 if HOW.wide else tl.float32)
+
+
+@triton.jit
+def at_share(x, strides, row, head, outer, sizes, HOW: tl.constexpr):
+    """Pointers to the rows of a program's first head."""
+    start = head.to(tl.int64) * strides.head * HOW.unit
+    return x + start + row_offsets(row, outer, sizes, strides.rows, HOW.unit)
+
+
+# What changes from call to call: as little as possible is compiled anew for its values.
+NUMBERS = ["q_heads", "k_heads", "heads", "spectrum_heads", "shares"]
+
+
+@triton.jit(do_not_specialize=NUMBERS)
+def turn_by_phases(
+    q,
+    q_out,
+    k,
+    k_out,
+    positions,
+    steps,
+    cos_scale: tl.float64,
+    sin_scale: tl.float64,
+    q_strides,
+    q_out_strides,
+    q_heads,
+    k_strides,
+    k_out_strides,
+    k_heads,
+    position_strides,
+    sizes,
+    spectrum_heads,
+    shares,
+    HOW: tl.constexpr,
+):
+    """q, and k unless it is None, by Σ position · step; heads are those of one spectrum head."""
+    row, outer, own, share = block_of_rows(sizes, spectrum_heads, shares, HOW)
+    head, heads = share_of(q_heads, own, share, shares)
+    x = at_share(q, q_strides, row, head, outer, sizes, HOW)
+    first, second = load_pairs(x, q_strides, rows_if(row, sizes, heads > 0), HOW)
+
+    pair = tl.arange(0, HOW.block_pairs)[None, :]
+    where = positions + row_offsets(row, outer, sizes, position_strides.rows, 1)
+    rates = steps + own * (HOW.axes * HOW.pairs) + pair
+    rows, pairs = row < sizes[0], pair < HOW.pairs
+    phase = phases(where, position_strides.lane, rows, rates, pairs, HOW.axes, HOW.pairs)
+    sine, cosine = sincos(phase, HOW.wide)
+    cosine, sine = scaled(cosine, cos_scale), scaled(sine, sin_scale)
+
+    out = at_share(q_out, q_out_strides, row, head, outer, sizes, HOW)
+    turn_heads(
+        x, out, q_strides, q_out_strides, heads, row, sizes, first, second, cosine, sine, HOW
+    )
+    if k is not None:
+        head, heads = share_of(k_heads, own, share, shares)
+        x = at_share(k, k_strides, row, head, outer, sizes, HOW)
+        out = at_share(k_out, k_out_strides, row, head, outer, sizes, HOW)
+        first, second = load_pairs(x, k_strides, rows_if(row, sizes, heads > 0), HOW)
+        turn_heads(
+            x, out, k_strides, k_out_strides, heads, row, sizes, first, second, cosine, sine, HOW
+        )
+
+
+@triton.jit(do_not_specialize=NUMBERS)
+def turn_by_tables(
+    x,
+    out,
+    cos,
+    sin,
+    x_strides,
+    out_strides,
+    heads,
+    cos_strides,
+    sin_strides,
+    sizes,
+    shares,
+    HOW: tl.constexpr,
+):
+    """x by given cos and sin, which all heads share."""
+    row, outer, own, share = block_of_rows(sizes, 1, shares, HOW)
+    head, heads = share_of(heads, own, share, shares)
+    x = at_share(x, x_strides, row, head, outer, sizes, HOW)
+    out = at_share(out, out_strides, row, head, outer, sizes, HOW)
+    first, second = load_pairs(x, x_strides, rows_if(row, sizes, heads > 0), HOW)
+    cosine = load_table(cos, cos_strides, row, outer, sizes, HOW)
+    sine = load_table(sin, sin_strides, row, outer, sizes, HOW)
+    turn_heads(x, out, x_strides, out_strides, heads, row, sizes, first, second, cosine, sine, HOW)
