@@ -144,6 +144,8 @@ HINTS: dict[str, dict[str, Any]] = {
         "layers_block_type": OMIT,
         **MAMBA,
     },
+    "PixtralVisionConfig": {"image_size": 64},
+    "Sam3ViTConfig": {"image_size": 56, "pretrain_image_size": 56},
     "RecurrentGemmaConfig": {"num_hidden_layers": 3, "layer_types": OMIT, "head_dim": OMIT},
     "Zamba2Config": {
         "layers_block_type": ["mamba", "hybrid", "mamba"],
