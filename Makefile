@@ -4,13 +4,27 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: walk kernel test lint docs-pages site clean
+.PHONY: walk kernel wheel check-wheel sanitize test lint docs-pages site clean
 
 walk: $(VENV)/run                ## set up, then walk from two equal dogs to rotation
 	$(BIN)/ropewalk walk --out walk.html
 
 kernel: $(VENV)/run              ## build the C++ kernel, if there is a compiler
 	-$(BIN)/ropewalk build-kernel
+
+wheel: $(VENV)/run               ## build one wheel with the C++ kernel in it, for any Python
+	$(PIP) 'setuptools>=77'
+	rm -rf build/lib build/bdist.* dist/*.whl
+	ROPEWALK_BUILD_KERNEL=1 $(BIN)/python -m pip wheel --quiet --disable-pip-version-check \
+		--no-deps --no-build-isolation --wheel-dir dist .
+	@ls dist/*.whl
+
+TORCH := 2.10.0
+check-wheel: wheel               ## test that wheel with the oldest torch (downloads gigabytes)
+	$(BIN)/python scripts/check_wheel.py dist/*.whl --torch $(TORCH)
+
+sanitize: $(VENV)/dev            ## run the kernel's tests under sanitizers
+	$(BIN)/python scripts/sanitize.py
 
 test: $(VENV)/dev lint kernel    ## set up, then lint, types and tests
 	$(BIN)/python -m pytest
@@ -20,8 +34,9 @@ lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-docs-pages: $(VENV)/dev          ## write docs/encodings from the catalogue
+docs-pages: $(VENV)/dev          ## write docs/encodings from the catalogue, docs/findings.md
 	$(BIN)/python scripts/make_docs.py
+	$(BIN)/python scripts/make_findings_page.py
 
 site: $(VENV)/dev                ## build the documentation site, strictly
 	$(PIP) -e '.[docs]'

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from contextlib import AbstractContextManager, nullcontext
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -19,7 +20,11 @@ from torch.utils.checkpoint import checkpoint
 
 from ropewalk.core import Additive, Bias, Contextual, Encoding, Rotary, token_positions, wide_dtype
 from ropewalk.kernels.fused import transformed
+from ropewalk.kernels.kinds import require_dense
+from ropewalk.kernels.sharded import is_distributed
 
+_AUTOCAST = frozenset({"cpu", "cuda", "xpu"})
+"""Devices that have autocast; Dynamo of torch 2.10 cannot trace the question."""
 QUERY_BLOCK = 256
 """Queries whose bias and mask are held at once."""
 
@@ -145,6 +150,13 @@ def _check(
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         if not isinstance(tensor, Tensor) or tensor.dim() < 3:
             raise ValueError(f"{name} must be a tensor [..., heads, tokens, head_dim]")
+        require_dense(name, tensor)
+        if is_distributed(tensor):
+            raise TypeError(
+                f"{name} is a DTensor; encode q and k as they are (encoding.encode_q(q), .encode_k("
+                "k)), then attend(q.to_local(), k.to_local(), v.to_local()) to this rank's heads "
+                "and batch rows, with all tokens of k and v"
+            )
         if not tensor.dtype.is_floating_point:
             raise TypeError(f"{name} has dtype {tensor.dtype}; attention needs a floating dtype")
     if not q.dtype == k.dtype == v.dtype:
@@ -327,23 +339,35 @@ def _blockwise(
 
 def _no_autocast(device: str) -> AbstractContextManager[object]:
     """Autocast would round the bias to a half, a whole unit at distance 8192."""
-    available = torch.amp.is_autocast_available(device)
+    available = device in _AUTOCAST or torch.amp.is_autocast_available(device)
     return torch.autocast(device, enabled=False) if available else nullcontext()
 
 
 def _by_blocks(block, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """``block`` over runs of queries; in training each is recomputed rather than stored."""
-    tokens = q.shape[-2]
-    if tokens <= QUERY_BLOCK:
+    cuts = _cuts(q.shape[-2])
+    if len(cuts) == 2:
         return block(q, k, v, 0)
     outputs = []
-    for start in range(0, tokens, QUERY_BLOCK):
-        part = q.narrow(-2, start, min(QUERY_BLOCK, tokens - start))
+    for start, stop in pairwise(cuts):
+        part = q.narrow(-2, start, stop - start)
         if torch.is_grad_enabled() and not transformed():
             outputs.append(checkpoint(block, part, k, v, start, use_reentrant=False))
         else:
             outputs.append(block(part, k, v, start))
     return torch.cat(outputs, dim=-2)
+
+
+def _cuts(tokens: int) -> list[int]:
+    """Where runs of at most QUERY_BLOCK queries begin and end.
+
+    Their number is a power of two, so compiled code needs a graph per doubling of tokens and not
+    one per length. An exported graph serves every length, and has one run.
+    """
+    runs = 1
+    while not torch.compiler.is_exporting() and runs * QUERY_BLOCK < tokens:
+        runs *= 2
+    return [run * tokens // runs for run in range(runs)] + [tokens]
 
 
 def _masked(

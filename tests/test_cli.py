@@ -17,7 +17,17 @@ from ropewalk.cli import main
 from ropewalk.cli.settings import parse
 
 ROOT = Path(__file__).resolve().parent.parent
-COMMANDS = ("walk", "encodings", "show", "check", "build-kernel")
+COMMANDS = (
+    "walk",
+    "encodings",
+    "show",
+    "check",
+    "build-kernel",
+    "explain",
+    "diff",
+    "emit",
+    "extend",
+)
 
 
 def run(capsys, *arguments: str) -> tuple[int, str, str]:
@@ -280,3 +290,41 @@ def test_what_nobody_foresaw_is_one_line(capsys, monkeypatch):
     monkeypatch.setenv("ROPEWALK_TRACEBACK", "1")
     with pytest.raises(RuntimeError):
         main(["show", "rope"])
+
+
+@pytest.mark.parametrize("form", [["--json"], []])
+def test_the_plain_form_of_explain_needs_no_parser(form, tmp_path):
+    file = tmp_path / "config.json"
+    file.write_text('{"model_type": "llama", "rope_theta": 500000.0}', encoding="utf-8")
+    code = (
+        "import sys; from ropewalk.cli import main; main(sys.argv[1:]); "
+        "sys.exit(sorted({'typer', 'pydantic', 'torch', 'numpy'} & set(sys.modules)) or 0)"
+    )
+    command = [sys.executable, "-c", code, "explain", str(file), *form]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [("{}", 0), ('{"rope_theta": -1, "head_dim": 64}', 1), ("[]", 2), ("{", 2)],
+)
+def test_the_plain_form_of_explain_is_the_parsed_one(text, status, tmp_path, capsys):
+    from ropewalk.cli.entry import plain_explain
+
+    file = tmp_path / "config.json"
+    file.write_text(text, encoding="utf-8")
+    assert plain_explain(["explain", "--hf-overrides", "{}", str(file)]) is None
+    assert main(["explain", str(file), "--json"]) == status
+    plain = capsys.readouterr()
+    assert main(["explain", "--hf-overrides", "{}", str(file), "--json"]) == status
+    assert capsys.readouterr() == plain
+
+
+@pytest.mark.parametrize(
+    "words", [["explain"], ["explain", "--json"], ["explain", "-x"], ["explain", "a", "b"], ["-h"]]
+)
+def test_other_forms_are_parsed(words):
+    from ropewalk.cli.entry import plain_explain
+
+    assert plain_explain(words) is None

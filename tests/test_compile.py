@@ -19,12 +19,12 @@ from torch._dynamo.utils import counters
 from torch.export import Dim
 from torch.fx import GraphModule, Node
 
-from ropewalk import RoPE, rotate, rotate_, rotate_by, spectra
+from ropewalk import RoPE, attend, rotate, rotate_, rotate_by, rotate_qk, spectra
 from ropewalk.encodings.additive import Sinusoidal
 from ropewalk.encodings.bias import ALiBi
 from ropewalk.encodings.rotary import AxialRoPE
 from ropewalk.kernels import Steps
-from ropewalk.kernels.phases import float_tables, phase_tables
+from ropewalk.kernels.phases import float_tables_op, phase_tables, phase_tables_op
 from ropewalk.spectra import Spectrum, geometric
 
 HAS_COMPILER = any(map(shutil.which, ("g++", "clang++", "c++")))
@@ -307,12 +307,19 @@ def called(name: str) -> tuple[nn.Module | Callable[..., Any], Callable[[int], t
     rope, alibi = RoPE(8), ALiBi(4)
     spectrum = geometric(8)
     steps = spectrum.on()
+
+    def x(tokens: int) -> tuple[Tensor, ...]:
+        return (drawn(2, 4, tokens, 8),)
+
+    def qk(tokens: int) -> tuple[Tensor, ...]:
+        return drawn(2, 4, tokens, 8), drawn(2, 2, tokens, 8, seed=1)
+
+    def rows(tokens: int) -> Tensor:
+        return torch.arange(2 * tokens).reshape(2, tokens) + 2**40
+
     table: dict[str, tuple[Any, Callable[[int], tuple[Any, ...]]]] = {
-        "rope": (rope, lambda t: (drawn(2, 4, t, 8), drawn(2, 2, t, 8))),
-        "rope, positions": (
-            rope,
-            lambda t: (drawn(2, 4, t, 8), drawn(2, 2, t, 8), torch.arange(t) - 7),
-        ),
+        "rope": (rope, qk),
+        "rope, positions": (rope, lambda t: (*qk(t), torch.arange(t) - 7)),
         "float32 rope": (RoPE(8, phases="float32"), lambda t: (drawn(2, t, 8), drawn(2, t, 8))),
         "sinusoidal": (Sinusoidal(16), lambda t: (drawn(2, t, 16),)),
         "alibi": (alibi.bias, lambda t: (torch.arange(t), torch.arange(t))),
@@ -320,29 +327,173 @@ def called(name: str) -> tuple[nn.Module | Callable[..., Any], Callable[[int], t
             AxialRoPE(8).encode_q,
             lambda t: (drawn(2, 4, t, 8), torch.arange(2 * t).reshape(t, 2)),
         ),
-        "rotate, spectrum": (lambda x: rotate(x, None, spectrum), lambda t: (drawn(2, 4, t, 8),)),
-        "rotate, steps": (lambda x: rotate(x, None, steps), lambda t: (drawn(2, 4, t, 8),)),
-        "rotate_": (lambda x: rotate_(2 * x, None, steps), lambda t: (drawn(2, 4, t, 8),)),
-        "rotate_by": (rotate_by, lambda t: (drawn(2, 4, t, 8), drawn(t, 4), drawn(t, 4, seed=1))),
+        "rotate, spectrum": (lambda x: rotate(x, None, spectrum), x),
+        "rotate, steps": (lambda x: rotate(x, None, steps), x),
+        "rotate, positions": (lambda x, p: rotate(x, p, spectrum), lambda t: (*x(t), rows(t))),
+        "rotate, offset": (
+            lambda x, o: rotate(x, None, spectrum, offset=o),
+            lambda t: (*x(t), 3 * t + 2),
+        ),
+        "rotate, offsets": (
+            lambda x, o: rotate(x, None, spectrum, offset=o),
+            lambda t: (*x(t), torch.tensor([t, -5])),
+        ),
+        "rotate_qk, offset": (
+            lambda q, k, o: rotate_qk(q, k, None, spectrum, offset=o),
+            lambda t: (*qk(t), torch.tensor(t)),
+        ),
+        "rotate_": (lambda x: rotate_(2 * x, None, steps), x),
+        "rotate_, offset": (
+            lambda x, o: rotate_(2 * x, None, steps, offset=o),
+            lambda t: (*x(t), t + 9),
+        ),
+        "rotate_by": (rotate_by, lambda t: (*x(t), drawn(t, 4), drawn(t, 4, seed=1))),
+        "attend": (lambda q, k: attend(q, k, k.clone(), rope), qk),
+        "attend, positions": (
+            lambda q, k, p: attend(q, k, k.clone(), rope, q_positions=p, kv_positions=p),
+            lambda t: (*qk(t), rows(t)),
+        ),
+        "attend, decoding": (
+            lambda q, k: attend(q, k, k.clone(), rope, k_encoded=True),
+            lambda t: (drawn(2, 4, 1, 8), drawn(2, 2, t, 8)),
+        ),
     }
     return table[name]
 
 
 NAMES = ["rope", "rope, positions", "float32 rope", "sinusoidal", "alibi", "axial",
-         "rotate, spectrum", "rotate, steps", "rotate_", "rotate_by"]  # fmt: skip
+         "rotate, spectrum", "rotate, steps", "rotate, positions", "rotate, offset",
+         "rotate, offsets", "rotate_qk, offset", "rotate_", "rotate_, offset", "rotate_by",
+         "attend, positions", "attend, decoding"]  # fmt: skip
+LENGTHS = (17, 1, 2, 100, 1)
+
+
+def as_trained(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """bfloat16 leaves in place of floating tensors."""
+    return tuple(
+        a.bfloat16().requires_grad_() if isinstance(a, Tensor) and a.is_floating_point() else a
+        for a in arguments
+    )
+
+
+def assert_same_bits_and_gradients(function, compiled, arguments: tuple[Any, ...]) -> None:
+    found, expected = compiled(*arguments), function(*arguments)
+    if isinstance(expected, Tensor):
+        found, expected = (found,), (expected,)
+    assert_same_bits(found, expected)
+    leaves = [a for a in arguments if isinstance(a, Tensor) and a.requires_grad]
+    if leaves:
+        cotangents = [drawn(*e.shape, seed=9).to(e.dtype) for e in expected]
+        assert_same_bits(
+            torch.autograd.grad(found, leaves, cotangents),
+            torch.autograd.grad(expected, leaves, cotangents),
+        )
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("grad", [True, False], ids=["grad", "no_grad"])
-def test_one_graph_for_one_token_and_one_for_more(name, grad):
+def test_one_graph_for_one_token_and_one_for_more(name):
     function, arguments = called(name)
     compiled = torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=True)
-    with torch.set_grad_enabled(grad):
-        for tokens in (7, 1, 5, 64, 2, 1, 131):
-            found, expected = compiled(*arguments(tokens)), function(*arguments(tokens))
-            one = isinstance(expected, Tensor)
-            assert_same_bits((found,) if one else found, (expected,) if one else expected)
+    for tokens in LENGTHS:
+        given = arguments(tokens)
+        if name not in ("alibi", "sinusoidal"):
+            given = as_trained(given)
+        assert_same_bits_and_gradients(function, compiled, given)
     assert counters["stats"]["unique_graphs"] <= 2
+
+
+@pytest.mark.parametrize("name", ["rope, positions", "rotate_by", "attend"])
+@torch.no_grad()
+def test_no_more_graphs_without_gradients(name):
+    function, arguments = called(name)
+    compiled = torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=True)
+    for tokens in (*LENGTHS, 1000):
+        assert_same_bits_and_gradients(function, compiled, arguments(tokens))
+    assert counters["stats"]["unique_graphs"] <= 2
+
+
+@pytest.mark.parametrize("name", ["rotate, offset", "rotate_qk, offset", "attend"])
+def test_one_graph_more_where_the_compiler_finds_out_what_is_dynamic(name):
+    function, arguments = called(name)
+    compiled = torch.compile(function, backend="aot_eager", fullgraph=True)
+    for tokens in LENGTHS:
+        assert_same_bits_and_gradients(function, compiled, as_trained(arguments(tokens)))
+    assert counters["stats"]["unique_graphs"] <= 3
+
+
+@needs_compiler
+def test_inductor_gives_the_same_bits_at_every_length():
+    function, arguments = called("rotate_qk, offset")
+    compiled = torch.compile(function, fullgraph=True, dynamic=True)
+    for tokens in (17, 1, 2, 100):
+        assert_same_bits_and_gradients(function, compiled, as_trained(arguments(tokens)))
+    assert counters["stats"]["unique_graphs"] <= 2
+
+
+def test_a_bias_needs_a_graph_per_doubling_and_not_per_length():
+    alibi = ALiBi(4)
+
+    def function(q, k):
+        return attend(q, k, k.clone(), alibi)
+
+    compiled = torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=True)
+    for tokens in (1, 2, 256, 257, 300, 512):
+        given = (drawn(1, 4, tokens, 8).requires_grad_(), drawn(1, 4, tokens, 8).requires_grad_())
+        assert_same_bits_and_gradients(function, compiled, given)
+    assert counters["stats"]["unique_graphs"] == 3  # one, to 256, to 512
+
+
+class Attention(nn.Module):
+    """An attention block that keeps its encoded keys, as language models do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.kv, self.o = nn.Linear(32, 32), nn.Linear(32, 32), nn.Linear(32, 32)
+        self.rope = RoPE(8)
+
+    def split(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = self.q(x), *self.kv(x).chunk(2, dim=-1)
+        heads = [t.unflatten(-1, (-1, 8)).transpose(1, 2) for t in (q, k, v)]
+        return heads[0], heads[1], heads[2]
+
+    def forward(self, x: Tensor, keys: Tensor, values: Tensor, past: int | Tensor):
+        q, k, v = self.split(x)
+        keys = torch.cat((keys, self.rope.encode_k(k, offset=past)), dim=2)
+        values = torch.cat((values, v), dim=2)
+        mixed = attend(self.rope.encode_q(q, offset=past), keys, values)
+        return self.o(mixed.transpose(1, 2).flatten(2)), keys, values
+
+    def into(self, x: Tensor, keys: Tensor, values: Tensor, past: int):
+        """The same with a cache of fixed size that keys are rotated into."""
+        q, k, v = self.split(x)
+        end = past + x.shape[1]
+        rotate(k, None, self.rope.spectrum, offset=past, out=keys[:, :, past:end])
+        values[:, :, past:end] = v
+        seen = keys[:, :, :end], values[:, :, :end]
+        mixed = attend(self.rope.encode_q(q, offset=past), *seen)
+        return self.o(mixed.transpose(1, 2).flatten(2)), keys, values
+
+
+@pytest.mark.parametrize(
+    ("way", "dynamic"),
+    [("int", None), ("rows", True), ("fixed cache", None)],
+)
+@torch.no_grad()
+def test_decoding_compiles_once_for_the_prompt_and_once_for_the_rest(way, dynamic):
+    model = Attention()
+    function: Any = model.into if way == "fixed cache" else model.forward
+    compiled = torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=dynamic)
+    size = 32 if way == "fixed cache" else 0
+    found: tuple[Tensor, ...] = (drawn(2, 2, size, 8), drawn(2, 2, size, 8))
+    expected = tuple(t.clone() for t in found)
+    past = 0
+    for tokens in (5, 1, 1, 1, 1, 1):
+        x = drawn(2, tokens, 32, seed=past)
+        at = torch.full((2,), past) if way == "rows" else past
+        found, expected = compiled(x, *found[-2:], at), function(x, *expected[-2:], at)
+        assert_same_bits(found, expected)
+        past += tokens
+    assert counters["stats"]["unique_graphs"] == 2
 
 
 def test_a_growing_offset_needs_no_new_graphs():
@@ -354,9 +505,7 @@ def test_a_growing_offset_needs_no_new_graphs():
     x = drawn(2, 4, 1, 8)
     for offset in (0, 1, 2, 3, 77, 2**31 + 5, 2**40, -9):
         assert torch.equal(compiled(x, offset), rope.encode_q(x, offset=offset)), offset
-    assert (
-        counters["stats"]["unique_graphs"] <= 4
-    )  # 0, 1, any, and one for what does not fit 32 bits
+    assert counters["stats"]["unique_graphs"] <= 2  # the first one, and any
 
 
 def test_an_offset_may_be_a_symbolic_size():
@@ -417,10 +566,10 @@ def test_strict_export_of_a_spectrum():
     ids=["line", "batch", "axes", "heads", "empty"],
 )
 def test_operators_keep_their_contract(positions, spectrum):
-    for dtype in (torch.float32, torch.float64):
-        torch.library.opcheck(phase_tables, (positions, spectrum.on().tensor, 1.5, dtype))
+    for bits in (32, 64):
+        torch.library.opcheck(phase_tables_op, (positions, spectrum.on().tensor, 1.5, bits))
     frequencies = torch.tensor(spectrum.freqs)
-    torch.library.opcheck(float_tables, (positions, frequencies, 1.5, torch.float32))
+    torch.library.opcheck(float_tables_op, (positions, frequencies, 1.5, 32))
     steps = torch.ops.ropewalk.steps.default
     torch.library.opcheck(steps, (spectrum.written_steps, torch.device("cpu")))
     assert torch.equal(

@@ -14,8 +14,9 @@ from numeric_oracles import HALF_STEP, mp_angle, mp_sincos, mp_step
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ropewalk import spectra
-from ropewalk.kernels import phases as kernel
-from ropewalk.kernels.phases import float_tables, phase, phase_tables, sincos, tables
+from ropewalk.kernels import angles as kernel
+from ropewalk.kernels.angles import phase, sincos
+from ropewalk.kernels.phases import float_tables, phase_tables, tables
 from ropewalk.spectra import Spectrum, geometric
 
 POSITIONS = (0, 1, 4095, 131_071, 1_048_575, 10_000_019, 2**31 + 5)

@@ -1,5 +1,5 @@
 """The command line: ``ropewalk COMMAND``."""
 
-from ropewalk.cli.app import main, run
+from ropewalk.cli.entry import main, run
 
 __all__ = ["main", "run"]

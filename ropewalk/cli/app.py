@@ -1,4 +1,4 @@
-"""The application: commands, version, and what becomes of an error.
+"""The application: commands and version.
 
 torch, rich and everything else that is slow to load are imported inside commands, so that help and
 version come at once.
@@ -6,18 +6,20 @@ version come at once.
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from ropewalk._version import __version__
+from ropewalk.cli.bench import bench
 from ropewalk.cli.build_kernel import build_kernel
 from ropewalk.cli.check import check
+from ropewalk.cli.diff import diff
+from ropewalk.cli.emit import emit
 from ropewalk.cli.encodings import encodings
-from ropewalk.cli.output import UNUSABLE, complain, make_streams_safe
+from ropewalk.cli.explain import explain
+from ropewalk.cli.extend import extend
 from ropewalk.cli.show import show
 from ropewalk.cli.walk import walk
 
@@ -66,62 +68,20 @@ app.command("walk", epilog='Example: ropewalk walk "The dog chased another dog" 
 app.command("encodings", epilog="Example: ropewalk encodings --json")(encodings)
 app.command("show", epilog="Example: ropewalk show rope --set base=500000")(show)
 app.command("build-kernel", epilog="Example: ropewalk build-kernel")(build_kernel)
+app.command("explain", epilog="Example: ropewalk explain model/config.json")(explain)
+app.command("diff", epilog="Example: ropewalk diff model/config.json model.gguf")(diff)
+app.command("emit", epilog="Example: ropewalk emit model/config.json --for vllm")(emit)
+app.command("extend", epilog="Example: ropewalk extend model/config.json --to 131072")(extend)
+app.add_typer(bench, name="bench")
 app.command("check", epilog="Example: ropewalk check rope --set phases=float32")(check)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status instead of leaving the process.
-
-    0 fine; 1 the answer is no; 2 the input could not be used, with one line on stderr.
-    """
-    make_streams_safe()
+def parsed(arguments: Sequence[str]) -> int:
+    """Run the command that the arguments name; returns its exit status."""
     try:
-        status = app(args=None if arguments is None else list(arguments), standalone_mode=False)
-        sys.stdout.flush()
-        return status if isinstance(status, int) else 0
+        status = app(args=list(arguments), standalone_mode=False)
     except typer.Exit as leave:
         return leave.exit_code
     except typer.Abort:
-        complain("stopped")
-        return 130
-    except KeyboardInterrupt:
-        complain("stopped")
-        return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        complain(_words(error))
-        return UNUSABLE
-    except Exception as error:
-        if not hasattr(error, "format_message"):
-            return _unexpected(error)
-        complain(_usage(error))
-        return UNUSABLE
-
-
-def _unexpected(error: Exception) -> int:
-    """A line, not a traceback, for what nobody foresaw; ``ROPEWALK_TRACEBACK=1`` shows it all."""
-    if os.environ.get("ROPEWALK_TRACEBACK"):
-        raise error
-    complain(f"{type(error).__name__}: {error} (ROPEWALK_TRACEBACK=1 shows where)")
-    return UNUSABLE
-
-
-def _words(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename or 'standard output'}: {error.strerror}"
-    return str(error) or type(error).__name__
-
-
-def _usage(error: Exception) -> str:
-    """A usage error of the parser in one line, with where to read on."""
-    message = error.format_message()  # pyright: ignore[reportAttributeAccessIssue]
-    context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "ropewalk"
-    return f"{message} Try '{command} --help'."
-
-
-def run() -> None:
-    """The installed ``ropewalk`` command."""
-    sys.exit(main())
+        raise KeyboardInterrupt from None
+    return status if isinstance(status, int) else 0

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import json
 import math
 import os
 import sys
-from collections.abc import Mapping
-from typing import Any
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 FINE, NO, UNUSABLE = 0, 1, 2
 """Exit statuses: fine; the answer is no; the input could not be used."""
+
+
+LONGEST_PHRASE = 50
+"""A longer phrase may break within."""
 
 
 def print_json(document: Mapping[str, Any] | list[Any]) -> None:
@@ -65,11 +74,63 @@ def console():
     return screen if screen.width >= 60 else Console(highlight=False, soft_wrap=False, width=60)
 
 
+def plain(text: str) -> str:
+    """Text from a file without control characters."""
+    return "".join(c if c.isprintable() else "�" for c in text)
+
+
+def block(
+    label: str,
+    phrases: Sequence[str],
+    width: int,
+    separator: str = "; ",
+    style: str = "cyan",
+    indent: int = 2,
+) -> list[Text]:
+    """Lines of ``label`` and phrases, the later lines indented; broken between phrases if it can.
+
+    Nothing from a file is obeyed: control characters are replaced.
+    """
+    from rich.text import Text
+
+    fixed = "\N{NO-BREAK SPACE}"
+    room = width - indent
+    kept = [
+        plain(f"{p}{'' if i == len(phrases) - 1 else separator.rstrip()}")
+        for i, p in enumerate(phrases)
+    ]
+    kept = [p.replace(" ", fixed) if len(p) <= min(room, LONGEST_PHRASE) else p for p in kept]
+    start = plain(label) + ("" if separator == " " else ":")
+    lines = textwrap.wrap(
+        " ".join((start.replace(" ", fixed) if len(start) <= room else start, *kept)),
+        width,
+        subsequent_indent=" " * indent,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+    )
+    made = [Text(line.replace(fixed, " ")) for line in lines]
+    for line in made[:1]:
+        line.stylize(style, 0, len(start))
+    return made
+
+
+ASCII = str.maketrans({"–": "-", "…": "...", "×": "x", "→": "->", "·": "*"})
+
+
+def _closest(error: UnicodeError) -> tuple[str, int]:
+    """What a stream without a character writes in its place."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lost = error.object[error.start : error.end].translate(ASCII)
+    return "".join(c if ord(c) < 128 else "?" for c in lost), error.end
+
+
 def make_streams_safe() -> None:
     """Standard streams that may be closed, or too narrow an encoding, and never raise for it."""
+    codecs.register_error("closest", _closest)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (lives as long as the process)
         reconfigure = getattr(getattr(sys, name), "reconfigure", None)
         if reconfigure is not None:
-            reconfigure(errors="replace")
+            reconfigure(errors="closest")

@@ -3,22 +3,18 @@
 The PyTorch reference is what runs everywhere; :func:`active` names the kernel in use.
 """
 
+from ropewalk.kernels.angles import phase, sincos
 from ropewalk.kernels.native import kernel
-from ropewalk.kernels.phases import phase, sincos, tables
-from ropewalk.kernels.rotate import (
-    halve_tables,
-    rotate,
-    rotate_,
-    rotate_by,
-    rotate_by_,
-    rotate_qk,
-    rotate_qk_,
-)
+from ropewalk.kernels.opaque import decompositions
+from ropewalk.kernels.phases import tables
+from ropewalk.kernels.rotate import rotate, rotate_, rotate_qk, rotate_qk_
+from ropewalk.kernels.rotate_by import halve_tables, rotate_by, rotate_by_, rotate_qk_by
 from ropewalk.kernels.steps import Steps
 
 __all__ = [
     "Steps",
     "active",
+    "decompositions",
     "halve_tables",
     "phase",
     "rotate",
@@ -27,6 +23,7 @@ __all__ = [
     "rotate_by_",
     "rotate_qk",
     "rotate_qk_",
+    "rotate_qk_by",
     "sincos",
     "tables",
 ]

@@ -1,65 +1,53 @@
 """Build the C++ kernel: one shared library on PyTorch's stable ABI, good for any torch ≥ 2.10.
 
-The library's name holds a hash of its sources and flags, so a stale one is never loaded.
+``python -m ropewalk.kernels.build [FOLDER [FLAG …]]`` does it without the command line's packages.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-import platform
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
-from functools import cache
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-SOURCES = Path(__file__).resolve().parent / "cpu"
+from ropewalk.kernels import library
+
 _COMMON = ("-O3", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-math-errno")
 _EXACT = ("-ffp-contract=off", "-fno-tree-slp-vectorize")
-"""No fused multiply-add: the kernel then agrees bit for bit with plain tensor arithmetic.
+"""No fused multiply-add: turned lanes then agree bit for bit with plain tensor arithmetic.
 
 GCC 12 forms vfmaddsub from straight-line code in spite of the first flag; the second stops that.
 """
+_FUSED = ("-ffp-contract=fast",)
+"""For cos and sin, which are rounded at their end and which plain arithmetic takes from here."""
 _STABLE = "-DTORCH_TARGET_VERSION=0x020a000000000000"
-_AVX2 = ("-mavx2", "-mf16c")
+_AVX2 = ("-mavx2", "-mf16c", "-mfma")
 _AVX512 = (*_AVX2, "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq")
-_WIDE = "-mprefer-vector-width=512"
+_X86: dict[str, tuple[str, ...]] = {
+    "baseline": (),
+    "avx2": _AVX2,
+    "avx512": _AVX512,
+    "avx512_bf16": (*_AVX512, "-mavx512bf16"),
+}
+_OTHER: dict[str, tuple[str, ...]] = {"baseline": ()}
 
 
-@cache
-def library_name() -> str:
-    """``rotate-<hash of the sources>.so`` for this platform."""
-    digest = hashlib.sha256()
-    for path in (Path(__file__), *sorted(SOURCES.iterdir())):
-        if path.suffix in (".py", ".cpp", ".h"):
-            digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return f"rotate-{digest.hexdigest()[:12]}.{'dylib' if sys.platform == 'darwin' else 'so'}"
-
-
-def cache_folder() -> Path:
-    """Where a built library lies when the package's own folder cannot be written."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "ropewalk"
-
-
-def places() -> tuple[Path, Path]:
-    """Where a built library is looked for, in order."""
-    return SOURCES / library_name(), cache_folder() / library_name()
-
-
-def compiler() -> str:
-    """The C++ compiler: ``$CXX``, or the first of c++, g++, clang++ that is found.
+def compiler() -> list[str]:
+    """The C++ compiler: ``$CXX`` and its arguments, or the first of c++, g++, clang++ there is.
 
     Raises:
         ValueError: there is none.
     """
-    wanted = os.environ.get("CXX")
-    for name in (wanted,) if wanted else ("c++", "g++", "clang++"):
+    wanted = os.environ.get("CXX", "")
+    for command in [wanted] if wanted.strip() else ["c++", "g++", "clang++"]:
+        name, *arguments = shlex.split(command)
         found = shutil.which(name)
         if found:
-            return found
+            return [found, *arguments]
     raise ValueError(
         f"no C++ compiler found (looked for {wanted or 'c++, g++, clang++'}); install one, such as "
         "Debian's g++, or set CXX. Without the kernel, rotations run on PyTorch"
@@ -72,39 +60,42 @@ def _torch() -> Path:
     return Path(torch.__file__).parent
 
 
-def _linked() -> list[str]:
-    """PyTorch's library is named and not located: the process that loads ours has it already."""
+def _linked(scratch: Path) -> list[str]:
+    """PyTorch's library is named and not located: the process that loads ours has it already.
+
+    Nothing is exported, since loading alone registers the operators; a symbol of the standard
+    library that two libraries define could otherwise be taken from the wrong one.
+    """
     if sys.platform == "darwin":
         return ["-Wl,-undefined,dynamic_lookup"]
-    return [f"-L{_torch() / 'lib'}", "-Wl,--no-as-needed", "-ltorch_cpu"]
-
-
-def _units() -> list[tuple[str, list[str]]]:
-    """(source, flags) of each object: the operators, and the loops once per instruction set."""
-    if platform.machine().lower() not in ("x86_64", "amd64"):
-        return [("op.cpp", []), ("rows.cpp", ["-DROPEWALK_ISA=baseline"])]
-    x86 = "-DROPEWALK_X86"
+    exports = scratch / "exports.map"
+    exports.write_text("{ local: *; };\n")
     return [
-        ("op.cpp", [x86]),
-        ("rows.cpp", [x86, "-DROPEWALK_ISA=baseline"]),
-        ("rows.cpp", [x86, "-DROPEWALK_ISA=avx2", *_AVX2]),
-        ("rows.cpp", [x86, "-DROPEWALK_ISA=avx512", *_AVX512, _WIDE]),
+        f"-Wl,--version-script={exports}",
+        f"-L{_torch() / 'lib'}",
+        "-Wl,--no-as-needed",
+        "-ltorch_cpu",
     ]
 
 
-def _run(command: list[str]) -> None:
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode:
-        lines = [line for line in result.stderr.splitlines() if "error" in line]
-        first = (lines or result.stderr.splitlines() or ["no message"])[0]
-        raise ValueError(f"the C++ compiler failed: {first.strip()}")
+def _units() -> list[tuple[str, tuple[str, ...]]]:
+    """(source, flags) of each object: the operators, and the loops once per instruction set."""
+    x86 = library.machine() == "x86_64"
+    always = ("-DROPEWALK_X86",) if x86 else ()
+    units: list[tuple[str, tuple[str, ...]]] = [("portable.cpp", ()), ("op.cpp", always)]
+    for isa, flags in (_X86 if x86 else _OTHER).items():
+        chosen = (*always, f"-DROPEWALK_ISA={isa}", *flags)
+        units += [("tables.cpp", (*chosen, *_FUSED)), ("rows.cpp", (*chosen, *_EXACT))]
+    return units
 
 
-def build(extra: tuple[str, ...] = ()) -> Path:
-    """Compile the kernel and put it in the package's folder, or in the user's cache.
+def build(folder: Path | None = None, extra: tuple[str, ...] = ()) -> Path:
+    """Compile the kernel.
 
     Args:
-        extra: further compiler flags, such as sanitizers.
+        folder: where to put it; by default where it is looked for: the package's own folder, or
+            the user's cache where that cannot be written.
+        extra: further flags for the compiler and the linker, such as sanitizers.
 
     Returns:
         The library's path.
@@ -113,28 +104,64 @@ def build(extra: tuple[str, ...] = ()) -> Path:
         ValueError: no compiler, a compiler error, or no place to write.
     """
     tool = compiler()
-    home = next((p.parent for p in places() if _writable(p.parent)), None)
-    if home is None:
-        raise ValueError(f"neither {places()[0].parent} nor {places()[1].parent} can be written")
-    with tempfile.TemporaryDirectory(dir=home) as scratch:
-        objects = []
-        for i, (source, flags) in enumerate(_units()):
-            objects.append(str(Path(scratch) / f"{i}.o"))
-            common = [*_COMMON, *_EXACT, _STABLE, f"-I{_torch() / 'include'}", *extra]
-            _run([tool, *common, *flags, "-c", str(SOURCES / source), "-o", objects[-1]])
-        made = Path(scratch) / library_name()
-        _run([tool, "-shared", *extra, *objects, "-o", str(made), *_linked()])
-        os.replace(made, home / library_name())
-    return home / library_name()
+    with _scratch([folder] if folder else library.folders()) as name:
+        scratch = Path(name)
+        made = _compile(tool, scratch, extra)
+        home = scratch.parent
+        result = home / library.name_of(made.read_bytes())
+        os.replace(made, result)
+        if home == library.SOURCES:
+            library.remove_outdated(home)
+    return result
 
 
-def _writable(folder: Path) -> bool:
+def _compile(tool: list[str], scratch: Path, extra: tuple[str, ...]) -> Path:
+    paths = [f"-I{_torch() / 'include'}", f"-ffile-prefix-map={library.SOURCES}=ropewalk"]
+    common = [*tool, *_COMMON, _STABLE, *paths, *extra]
+    objects = [str(scratch / f"{i}.o") for i in range(len(_units()))]
+    commands = [
+        [*common, *flags, "-c", str(library.SOURCES / source), "-o", made]
+        for (source, flags), made in zip(_units(), objects, strict=True)
+    ]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(_run, commands))
+    result = scratch / "rotate.so"
+    names = [] if extra else ["-s"]  # sanitizers name functions
+    _run([*tool, "-shared", *names, *extra, *objects, "-o", str(result), *_linked(scratch)])
+    return result
+
+
+def _run(command: list[str]) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return False
-    return os.access(folder, os.W_OK)
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise ValueError(f"the C++ compiler {command[0]} does not start: {error}") from error
+    if result.returncode or not Path(command[command.index("-o") + 1]).is_file():
+        lines = [line for line in result.stderr.splitlines() if "error" in line]
+        told = lines or result.stderr.splitlines()
+        first = told[0].strip() if told else f"status {result.returncode}, and no message"
+        raise ValueError(f"the C++ compiler failed: {first}")
+
+
+def _scratch(folders: list[Path]) -> tempfile.TemporaryDirectory[str]:
+    """A folder for objects in the first of ``folders`` that can be written."""
+    reasons = []
+    for folder in folders:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            return tempfile.TemporaryDirectory(prefix="build-", dir=folder)
+        except OSError as error:
+            reasons.append(f"{folder}: {error.strerror}")
+    raise ValueError(f"there is no place to write the kernel to ({'; '.join(reasons)})")
+
+
+def _main(arguments: list[str]) -> None:
+    folder = Path(arguments[0]).absolute() if arguments else None
+    try:
+        print(build(folder, tuple(arguments[1:])))
+    except ValueError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":
-    print(build())
+    _main(sys.argv[1:])

@@ -1,185 +1,210 @@
-"""Rotation by the C++ kernel: which tensors it takes, and its derivatives.
+"""Rotation by a compiled kernel: which tensors it takes as they are.
 
-The kernel reads each value once and writes it once. Its adjoint is the same kernel with the
-opposite sign, so backward, double backward and jvp need positions and steps and nothing else.
-Compilers never come here: they trace the plain form in :mod:`ropewalk.kernels.plain`, whose
-tables come from the same C++ code, so both agree bit for bit.
+The kernel reads each value once and writes it once. :func:`one` and :func:`two` hand tensors to it
+with as little Python as possible, since a decode step is all overhead; the operators check shapes,
+dtypes and devices. What they do not take is left untouched for the careful way in
+:mod:`ropewalk.kernels.rotate`, which converts, refuses in words, or differentiates. Compilers never
+come here: they trace the plain form in :mod:`ropewalk.kernels.plain`, whose tables come from the
+same code, so both agree bit for bit.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Any
 
 import torch
-from torch import Tensor
-from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue]
+from torch import Tensor, is_grad_enabled, is_inference_mode_enabled
+from torch._C import (
+    DispatchKey,
+    _dispatch_tls_is_dispatch_key_included,
+    _get_tracing_state,
+    _increment_version,  # pyright: ignore[reportAttributeAccessIssue]
+)
+from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
+from torch.compiler import is_compiling
 
-from ropewalk.kernels.native import kernel
-from ropewalk.kernels.phases import phase_tables
-from ropewalk.kernels.plain import broadcast_tables, compute_dtype, turn
+from ropewalk.kernels.native import Operators, operators
+from ropewalk.kernels.steps import Steps
+from ropewalk.spectra import Spectrum
 
+MOST_DIMS = 8
+"""Dimensions that the kernel takes."""
 _DTYPES = frozenset({torch.float32, torch.bfloat16, torch.float16, torch.float64})
-_MOST_DIMS = 8
+_PYTHON = DispatchKey.Python
 _HUGE = 4 << 20
 """Bytes from which a fresh result is worth huge pages."""
+_FIRST, _LAST = -(2**63), 2**63 - 1
 
 
-class Turn(NamedTuple):
-    """How the lanes turn: cos and sin are multiplied by ``scale``, the angle's sign may flip."""
-
-    scale: float
-    negate: bool
-    first: int
-    second: int
-    lane_step: int
-
-    @staticmethod
-    def of(lanes: tuple[slice, slice], factor: float, inverse: bool) -> Turn:
-        """The forward or the undoing turn of ``lanes``."""
-        step = lanes[0].step or 1
-        scale = 1 / factor if inverse else factor
-        return Turn(scale, inverse, lanes[0].start, lanes[1].start, step)
-
-    def adjoint(self) -> Turn:
-        """The transpose: the opposite angle, the same scale."""
-        return self._replace(negate=not self.negate)
+# --- which tensors ------------------------------------------------------------------------------
 
 
-def ops_for(x: Tensor) -> Any:
-    """The kernel's operators if it can take x, else None: another device, dtype or tensor class."""
-    if (
-        type(x) not in (Tensor, torch.nn.Parameter)
-        or x.device.type != "cpu"
-        or x.dtype not in _DTYPES
-        or x.dim() > _MOST_DIMS
-        or torch.compiler.is_compiling()
-        or torch._C._get_tracing_state() is not None
-        or torch._C._dispatch_tls_is_dispatch_key_included(torch._C.DispatchKey.Python)
-        or transformed()
-        or x.is_conj()
-        or x.is_neg()
-    ):
-        return None
-    return kernel().ops
+def eager() -> bool:
+    """Whether operations run as they are written: nothing traces, transforms or intercepts them."""
+    return not (
+        is_compiling()
+        or peek_interpreter_stack() is not None
+        or _get_tracing_state() is not None
+        or _dispatch_tls_is_dispatch_key_included(_PYTHON)
+    )
 
 
 def transformed() -> bool:
     """Whether a ``torch.func`` transform (vmap, grad, jvp …) is at work."""
-    return _functorch.peek_interpreter_stack() is not None
+    return peek_interpreter_stack() is not None
+
+
+def forward_mode() -> bool:
+    """Whether forward-mode derivatives are being taken."""
+    return forward_ad._current_level >= 0
 
 
 def needs_derivative(x: Tensor) -> bool:
     """Whether autograd watches x, in reverse or forward mode."""
-    level = forward_ad._current_level
-    return (torch.is_grad_enabled() and x.requires_grad) or level >= 0
+    return (x.requires_grad and is_grad_enabled()) or forward_mode()
 
 
-def fits(x: Tensor, out: Tensor) -> bool:
-    """Whether ``out`` may be written while x is read: x itself, or memory apart from it."""
-    if type(out) not in (Tensor, torch.nn.Parameter):
-        return False
-    if out.untyped_storage().data_ptr() != x.untyped_storage().data_ptr():
-        return True
-    return out.data_ptr() == x.data_ptr() and out.stride() == x.stride()
+def ops_for(x: Tensor) -> Operators | None:
+    """The kernel's operators if it can take x, else None: another device, dtype or tensor class."""
+    if not eager() or type(x) not in (Tensor, torch.nn.Parameter) or x.dtype not in _DTYPES:
+        return None
+    if x.layout is not torch.strided or x.is_meta or x.is_neg():
+        return None
+    return operators(x)
 
 
-def fresh(ops: Any, x: Tensor) -> Tensor:
+def _ops(x: object, *others: object) -> Operators | None:
+    """The operators for plain tensors that no derivative is wanted of."""
+    if not eager() or type(x) is not Tensor or x.is_meta or forward_ad._current_level >= 0:
+        return None
+    watched = x.requires_grad
+    for other in others:
+        if type(other) is not Tensor:
+            return None
+        watched = watched or other.requires_grad
+    return None if watched and is_grad_enabled() else operators(x)
+
+
+# --- handing over -------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=256)
+def _steps(spectrum: Spectrum, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):
+        return Steps.of(spectrum, device).tensor
+
+
+def _rotation(
+    x: Tensor, positions: Any, offset: object, spectrum: Any, inverse: object
+) -> tuple[Tensor | None, int, Tensor, float, int] | None:
+    """What the kernel wants to know beside tensors, or None where it needs converting first."""
+    if type(spectrum) is Steps:
+        steps, spectrum = spectrum.tensor, spectrum.spectrum
+    elif type(spectrum) is Spectrum:
+        steps = _steps(spectrum, x.device)
+    else:
+        return None
+    shape = x.shape
+    if len(shape) < 2 or shape[-1] != spectrum.head_dim or type(inverse) is not bool:
+        return None
+    scale, lanes = spectrum.turns[inverse]
+    if positions is None:
+        start = 0 if offset is None else offset
+        if type(start) is not int or not _FIRST <= start <= _LAST - shape[-2]:
+            return None
+        return None, start, steps, scale, lanes
+    if offset is not None or type(positions) is not Tensor:
+        return None
+    return positions, 0, steps, scale, lanes
+
+
+def one(
+    x: Tensor,
+    positions: Tensor | None,
+    spectrum: object,
+    inverse: bool,
+    offset: object,
+    out: Tensor | None,
+) -> Tensor | None:
+    """x turned into ``out`` or a fresh tensor; None, and nothing written, if not possible as is."""
+    ops = _ops(x) if out is None else _ops(x, out)
+    how = None if ops is None else _rotation(x, positions, offset, spectrum, inverse)
+    if ops is None or how is None:
+        return None
+    try:
+        result = fresh(ops, x) if out is None else out
+        ops.rotate(x, result, *how)
+    except RuntimeError:
+        return None
+    return result if out is None else _written(out)
+
+
+def two(
+    q: Tensor,
+    k: Tensor,
+    positions: Tensor | None,
+    spectrum: object,
+    inverse: bool,
+    offset: object,
+    in_place: bool,
+) -> tuple[Tensor, Tensor] | None:
+    """:func:`one` for q and k in one pass: sin and cos are computed once for both."""
+    ops = _ops(q, k)
+    how = None if ops is None else _rotation(q, positions, offset, spectrum, inverse)
+    if ops is None or how is None:
+        return None
+    try:
+        if in_place:
+            ops.rotate_qk_(q, k, *how)
+            _written(q, k)
+            return q, k
+        result = fresh(ops, q), fresh(ops, k)
+        ops.rotate_qk(q, k, *result, *how)
+    except RuntimeError:
+        return None
+    return result
+
+
+def one_by(x: Tensor, cos: Tensor, sin: Tensor, lanes: int, out: Tensor | None) -> Tensor | None:
+    """:func:`one` by given tables."""
+    ops = _ops(x, cos, sin) if out is None else _ops(x, cos, sin, out)
+    if ops is None:
+        return None
+    try:
+        result = fresh(ops, x) if out is None else out
+        ops.rotate_by(x, result, cos, sin, lanes)
+    except RuntimeError:
+        return None
+    return result if out is None else _written(out)
+
+
+def two_by(
+    q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, lanes: int
+) -> tuple[Tensor, Tensor] | None:
+    """:func:`two` by given tables."""
+    ops = _ops(q, k, cos, sin)
+    if ops is None:
+        return None
+    try:
+        result = fresh(ops, q), fresh(ops, k)
+        ops.rotate_qk_by(q, k, *result, cos, sin, lanes)
+    except RuntimeError:
+        return None
+    return result
+
+
+def fresh(ops: Operators, x: Tensor) -> Tensor:
     """An empty result for x; a large one asks for huge pages."""
     out = torch.empty_like(x)
-    if out.numel() * out.element_size() >= _HUGE:
-        ops.advise.default(out)
+    if out.nbytes >= _HUGE:
+        ops.advise(out)
     return out
 
 
-class Rotate(torch.autograd.Function):
-    """The kernel on phases, differentiable in x any number of times."""
-
-    @staticmethod
-    def forward(x: Tensor, positions: Tensor, steps: Tensor, turn: Turn) -> Tensor:
-        """A fresh tensor with x turned."""
-        ops = kernel().ops
-        out = fresh(ops, x)
-        ops.rotate_out.default(x, out, positions, steps, *turn)
-        return out
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        """Keep positions and steps; x is not needed."""
-        _, positions, steps, ctx.turn = inputs
-        ctx.save_for_backward(positions, steps)
-        ctx.save_for_forward(positions, steps)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The adjoint rotation of the gradient."""
-        positions, steps = ctx.saved_tensors
-        return by_phases(gradient, positions, steps, ctx.turn.adjoint()), None, None, None
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The rotation is linear: the tangent turns as x does."""
-        positions, steps = ctx.saved_tensors
-        return by_phases(tangent, positions, steps, ctx.turn)
-
-
-def by_phases(x: Tensor, positions: Tensor, steps: Tensor, how: Turn) -> Tensor:
-    """x turned by phases, where derivatives of derivatives and batches of gradients come too."""
-    if ops_for(x) is not None and not _batched(x):
-        return Rotate.apply(x, positions, steps, how)
-    cosine, sine = phase_tables(positions, steps, how.scale, compute_dtype(x.dtype))
-    per_head = steps.dim() == 3
-    cosine, sine = (broadcast_tables(t, x, per_head) for t in (cosine, sine))
-    return turn(x, cosine, -sine if how.negate else sine, _lanes(how, steps.shape[-1]))
-
-
-class RotateBy(torch.autograd.Function):
-    """The kernel on given tables, differentiable in x any number of times."""
-
-    @staticmethod
-    def forward(x: Tensor, cosine: Tensor, sine: Tensor, lanes: tuple[int, int, int]) -> Tensor:
-        """A fresh tensor with x turned."""
-        ops = kernel().ops
-        out = fresh(ops, x)
-        ops.rotate_by_out.default(x, out, cosine, sine, *lanes)
-        return out
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        """Keep the tables."""
-        _, cosine, sine, ctx.lanes = inputs
-        ctx.save_for_backward(cosine, sine)
-        ctx.save_for_forward(cosine, sine)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The transpose: the opposite sine."""
-        cosine, sine = ctx.saved_tensors
-        return by_tables(gradient, cosine, -sine, ctx.lanes), None, None, None
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The rotation is linear: the tangent turns as x does."""
-        cosine, sine = ctx.saved_tensors
-        return by_tables(tangent, cosine, sine, ctx.lanes)
-
-
-def by_tables(x: Tensor, cosine: Tensor, sine: Tensor, lanes: tuple[int, int, int]) -> Tensor:
-    """x turned by tables ``[..., tokens, pairs]``, as :func:`by_phases`."""
-    if ops_for(x) is not None and not _batched(x):
-        return RotateBy.apply(x, cosine, sine, lanes)
-    how = Turn(1.0, False, *lanes)
-    cosine, sine = broadcast_tables(cosine, x), broadcast_tables(sine, x)
-    return turn(x, cosine, sine, _lanes(how, cosine.shape[-1]))
-
-
-def _batched(x: Tensor) -> bool:
-    """Whether x is one of a batch of gradients, as ``is_grads_batched=True`` hands them down."""
-    return _functorch.is_legacy_batchedtensor(x) or _functorch.is_batchedtensor(x)
-
-
-def _lanes(how: Turn, pairs: int) -> tuple[slice, slice]:
-    span = how.lane_step * pairs
-    step = how.lane_step if how.lane_step > 1 else None
-    end = how.first + span
-    return slice(how.first, end, step), slice(how.second, end if step else how.second + span, step)
+def _written(out: Tensor, *more: Tensor) -> Tensor:
+    """out, its change and that of the others noted for autograd."""
+    if not is_inference_mode_enabled():
+        _increment_version((out, *more))
+    return out

@@ -1,50 +1,117 @@
-"""The C++ kernel where it is built: loaded once, or the reason why it is not.
+"""Which kernel rotations run on: the C++ one where it is built, else PyTorch's own operations.
 
-``ROPEWALK_KERNEL=reference`` leaves it unused.
+``ROPEWALK_KERNEL`` decides otherwise: ``cpu`` insists on the C++ kernel, a path on the library
+at that path, ``pytorch`` leaves the kernel unused, and ``reference`` takes the plain form that
+compilers trace.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from ropewalk.kernels.build import places
+from ropewalk.kernels import eager
+from ropewalk.kernels.library import built, is_whole
+
+_REMEDY = "`ropewalk build-kernel` builds it"
+
+
+class Operators:
+    """What every kernel offers, each looked up once: a lookup costs a decode step dearly.
+
+    ``lanes`` is the number of :class:`ropewalk.spectra.lanes.Turn`. Besides the C++ library's, the
+    module :mod:`ropewalk.kernels.eager` is one.
+    """
+
+    def __init__(self, namespace: Any) -> None:
+        for name in Operators.__annotations__:
+            overload = getattr(namespace, name).default
+            setattr(self, name, getattr(overload, "_op", overload))
+
+    rotate: Callable[..., None]
+    """(x, out, positions or None, offset, steps, scale, lanes): x turned into out."""
+    rotate_qk: Callable[..., None]
+    """(q, k, q_out, k_out, positions or None, offset, steps, scale, lanes)."""
+    rotate_qk_: Callable[..., None]
+    """(q, k, positions or None, offset, steps, scale, lanes), in place."""
+    rotate_by: Callable[..., None]
+    """(x, out, cos, sin, lanes)."""
+    rotate_qk_by: Callable[..., None]
+    """(q, k, q_out, k_out, cos, sin, lanes)."""
+    phase_tables: Callable[..., None]
+    """(positions, steps, scale, cos, sin): tables of these phases into cos and sin."""
+    advise: Callable[[Tensor], None]
+    """Ask for huge pages behind a large fresh tensor."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """What rotations run on: ``ops`` of the C++ library, or None; ``name`` says which and why."""
+    """What rotations on the CPU run on: its operators, and a name that says which and why.
+
+    ``ops`` is None where the reference is asked for.
+    """
 
     ops: Any
     name: str
+    compiled: bool = False
 
 
 @cache
 def kernel() -> Kernel:
-    """The kernel of this process; looked for at the first rotation."""
+    """The kernel of this process; looked for at the first rotation.
+
+    Raises:
+        ValueError: ``ROPEWALK_KERNEL`` is unknown, or asks for a library that does not load.
+    """
     wanted = os.environ.get("ROPEWALK_KERNEL", "")
-    if wanted not in ("", "cpu", "reference"):
-        raise ValueError(f"ROPEWALK_KERNEL={wanted!r} is unknown; use cpu or reference")
     if wanted == "reference":
         return Kernel(None, "reference (PyTorch), as ROPEWALK_KERNEL asks")
-    for path in places():
-        if path.is_file():
-            return _load(str(path), wanted)
-    if wanted == "cpu":
-        raise ValueError("ROPEWALK_KERNEL=cpu, and no kernel is built; run ropewalk build-kernel")
-    return Kernel(None, "reference (PyTorch); `ropewalk build-kernel` builds the C++ one")
+    if wanted == "pytorch":
+        return Kernel(eager, "PyTorch, as ROPEWALK_KERNEL asks")
+    if wanted in ("", "cpu"):
+        return _first_that_loads(built(), wanted)
+    if os.sep in wanted:
+        return _first_that_loads([Path(wanted)], wanted)
+    raise ValueError(
+        f"ROPEWALK_KERNEL={wanted!r} is unknown; use cpu, pytorch, reference or the path of a "
+        "library"
+    )
 
 
-def _load(path: str, wanted: str) -> Kernel:
-    try:
-        torch.ops.load_library(path)
-        ops = torch.ops.ropewalk_cpu
-        return Kernel(ops, f"cpu (C++, {ops.vector_bits()}-bit vectors)")
-    except (OSError, RuntimeError, AttributeError) as error:
-        if wanted == "cpu":
-            raise ValueError(f"the C++ kernel does not load: {error}") from error
-        return Kernel(None, f"reference (PyTorch); the C++ kernel does not load: {error}")
+def _first_that_loads(paths: Iterable[Path], wanted: str) -> Kernel:
+    reasons = []
+    for path in paths:
+        try:
+            if wanted in ("", "cpu") and not is_whole(path):
+                raise OSError(f"{path} is damaged: its content is not what its name says")
+            torch.ops.load_library(str(path))
+        except OSError as error:
+            reasons.append(" ".join(str(error.__cause__ or error).split()))
+        else:
+            return _loaded(path)
+    if not reasons and not wanted:
+        return Kernel(eager, "PyTorch; `ropewalk build-kernel` builds the C++ one")
+    why = f"the C++ kernel does not load: {reasons[0]}" if reasons else "no C++ kernel is built"
+    if wanted:
+        raise ValueError(f"ROPEWALK_KERNEL={wanted}, but {why}; {_REMEDY}")
+    return Kernel(eager, f"PyTorch; {why}; {_REMEDY}")
+
+
+def _loaded(path: Path) -> Kernel:
+    namespace = torch.ops.ropewalk_cpu
+    if not hasattr(namespace, "vector_bits"):
+        raise ValueError(f"{path} is a library, and not ropewalk's kernel")
+    name = f"cpu (C++, {namespace.vector_bits()}-bit vectors)"
+    return Kernel(Operators(namespace), name, compiled=True)
+
+
+def operators(x: Tensor) -> Any:
+    """The operators for tensors where x is."""
+    return kernel().ops if x.is_cpu else eager

@@ -10,8 +10,33 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._decomp import register_decomposition
 
 _library = torch.library.Library("ropewalk", "FRAGMENT")
+_decompositions: dict[torch._ops.OpOverload, Callable[..., Any]] = {}
+
+
+def decomposes(operator: torch._ops.OpOverload) -> Callable[[Callable[..., Any]], Any]:
+    """Register the decorated function as what exporters may put in place of ``operator``.
+
+    ``torch.onnx.export`` finds it by itself in PyTorch's table. Inductor and
+    ``ExportedProgram.run_decompositions()`` do not look there: for them the operator stays whole.
+    """
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        _decompositions[operator] = function
+        return register_decomposition(operator)(function)
+
+    return register
+
+
+def decompositions() -> dict[torch._ops.OpOverload, Callable[..., Any]]:
+    """What each operator of ropewalk consists of, for runtimes that do not have it.
+
+    ``program.run_decompositions({**torch.export.default_decompositions(), **decompositions()})``
+    leaves PyTorch's own operators only, and the same bits.
+    """
+    return dict(_decompositions)
 
 
 def opaque(schema: str, *, fake: Callable[..., Any], vmap: Callable[..., Any] | None = None):

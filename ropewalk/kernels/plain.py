@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.kernels.lanes import join
+from ropewalk.kernels.onnx import turn_for_onnx
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -74,6 +75,9 @@ def broadcast_shape(table: Sequence[int], x: Tensor, head_tables: bool) -> list[
 def turn(x: Tensor, cosine: Tensor, sine: Tensor, lanes: tuple[slice, slice]) -> Tensor:
     """x with every pair turned by broadcast tables; differentiable in all three tensors."""
     wide = compute_dtype(x.dtype)
+    exported = turn_for_onnx(x, cosine, sine, lanes)
+    if exported is not None:
+        return exported
     first, second = x[..., lanes[0]].to(wide), x[..., lanes[1]].to(wide)
     cosine, sine = cosine.to(wide), sine.to(wide)
     return join(x, first * cosine - second * sine, first * sine + second * cosine, lanes)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from ropewalk.kernels.opaque import opaque
+from ropewalk.kernels.opaque import decomposes, opaque
 from ropewalk.spectra import Spectrum
 
 
@@ -25,6 +25,18 @@ def written_steps(written: str, device: torch.device | None) -> torch.Tensor:
     as text they reach nothing but this operator.
     """
     return torch.tensor(json.loads(written), dtype=torch.int64, device=device)
+
+
+@decomposes(written_steps)
+def _stacked_steps(written: str, device: torch.device | None) -> torch.Tensor:
+    """The same from single numbers, the only constants that a decomposition may hold."""
+
+    def build(numbers: Any) -> torch.Tensor:
+        if isinstance(numbers, int):
+            return torch.full((), numbers, dtype=torch.int64, device=device)
+        return torch.stack([build(n) for n in numbers])
+
+    return build(json.loads(written))
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,8 @@ def integer_positions(positions: Tensor, axes: int = 1, name: str = "positions")
             f"{name} have shape {tuple(positions.shape)}; with axes={axes} the last dimension "
             f"must be {axes}: [tokens, {axes}] or [batch, tokens, {axes}]"
         )
+    if positions.layout is not torch.strided:
+        raise TypeError(f"{name} have layout {positions.layout}; use {name}.to_dense()")
     if positions.dim() < 1:
         raise ValueError(f"{name} must have a token dimension: [tokens] or [batch, tokens]")
     return positions.to(torch.int64)

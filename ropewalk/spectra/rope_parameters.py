@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ropewalk.spectra.dynamic_ntk import dynamic_ntk
 from ropewalk.spectra.linear import linear
+from ropewalk.spectra.llama3 import llama3
+from ropewalk.spectra.longrope import longrope
+from ropewalk.spectra.ntk import ntk
 from ropewalk.spectra.spectrum import Spectrum
+from ropewalk.spectra.yarn import yarn
 
 Function = Callable[[Spectrum], Spectrum]
 
@@ -15,10 +21,16 @@ def _default(spectrum: Spectrum) -> Spectrum:
     return spectrum
 
 
-SCALINGS: dict[str, Callable[..., Spectrum]] = {"default": _default, "linear": linear}
-"""rope_type → a function of a spectrum and that type's own keys."""
-
-_KEYS: dict[str, tuple[str, ...]] = {"default": (), "linear": ("factor",)}
+SCALINGS: dict[str, Callable[..., Spectrum]] = {
+    "default": _default,
+    "linear": linear,
+    "ntk": ntk,
+    "dynamic": dynamic_ntk,
+    "yarn": yarn,
+    "longrope": longrope,
+    "llama3": llama3,
+}
+"""rope_type → a function of a spectrum and that type's own keys, under their usual names."""
 
 
 def scaled(spectrum: Spectrum, scaling: Function | Mapping[str, Any] | None) -> Spectrum:
@@ -56,11 +68,13 @@ def _from_parameters(spectrum: Spectrum, parameters: Mapping[str, Any]) -> Spect
             f"{', '.join(SCALINGS)}. Any function Spectrum → Spectrum works too"
         )
     given = {k: v for k, v in parameters.items() if k not in ("rope_type", "type")}
-    missing = [key for key in _KEYS[kind] if key not in given]
-    extra = [key for key in given if key not in _KEYS[kind]]
+    takes = list(inspect.signature(SCALINGS[kind]).parameters.values())[1:]
+    names = [p.name for p in takes]
+    missing = [p.name for p in takes if p.default is p.empty and p.name not in given]
+    extra = [key for key in given if key not in names]
     if missing or extra:
         raise ValueError(
-            f"rope_type={kind!r} takes {', '.join(_KEYS[kind]) or 'no other key'}; "
+            f"rope_type={kind!r} takes {', '.join(names) or 'no other key'}; "
             f"missing: {', '.join(missing) or 'none'}; not used: {', '.join(extra) or 'none'}"
         )
     return SCALINGS[kind](spectrum, **given)

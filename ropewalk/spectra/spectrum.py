@@ -6,9 +6,10 @@ import dataclasses
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, cast
 
 from ropewalk.spectra.arguments import check_int, check_number
+from ropewalk.spectra.lanes import LAYOUTS, PAIRINGS, Layout, Pairing, Turn, number, pair_slices
 from ropewalk.spectra.turns import step
 
 if TYPE_CHECKING:
@@ -16,13 +17,8 @@ if TYPE_CHECKING:
 
     from ropewalk.kernels.steps import Steps
 
-Layout = Literal["half", "interleaved"]
-Pairing = Literal["standard", "proportional"]
 Row = tuple[float, ...]
 Matrix = tuple[Row, ...]
-
-LAYOUTS: tuple[Layout, ...] = ("half", "interleaved")
-PAIRINGS: tuple[Pairing, ...] = ("standard", "proportional")
 
 
 @dataclass(frozen=True, eq=True)
@@ -62,6 +58,9 @@ class Spectrum:
     """The int64 steps ``[heads][axes][pairs]`` in 2⁻⁶⁴ turns per position."""
     written_steps: str = field(init=False, repr=False, compare=False)
     """The steps in the nesting of ``freqs``, as JSON: how compiled graphs hold them."""
+    turns: tuple[Turn, Turn] = field(init=False, repr=False, compare=False)
+    """The turn of the lanes, and the one that undoes it."""
+    _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         freqs = _frozen(self.freqs)
@@ -89,6 +88,14 @@ class Spectrum:
         )
         object.__setattr__(self, "steps", steps)
         object.__setattr__(self, "written_steps", json.dumps(steps[0] if shared else steps))
+        factor = self.attention_factor
+        undo = Turn(1 / factor, number(self.lanes, negative=True))
+        object.__setattr__(self, "turns", (Turn(factor, number(self.lanes)), undo))
+        given = tuple(getattr(self, f.name) for f in dataclasses.fields(self) if f.compare)
+        object.__setattr__(self, "_hash", hash(given))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def __reduce__(self):
         """Pickle what was given; what follows from it is checked and computed anew."""
@@ -126,6 +133,11 @@ class Spectrum:
     def rotary_dim(self) -> int:
         """Number of rotated lanes, 2 · pairs."""
         return 2 * self.pairs
+
+    @property
+    def lanes(self) -> tuple[slice, slice]:
+        """The first and the second lane of every pair."""
+        return pair_slices(self.head_dim, self.pairs, self.layout, self.lane_offset, self.pairing)
 
     @property
     def inv_freq(self) -> Row:

@@ -22,10 +22,9 @@ from torch import Tensor
 
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Rotary, token_positions, wide_dtype
-from ropewalk.kernels import Steps, rotate, rotate_qk
-from ropewalk.kernels.lanes import pair_slices
+from ropewalk.kernels import Steps, rotate, rotate_by, rotate_qk
 from ropewalk.kernels.phases import float_tables
-from ropewalk.kernels.plain import broadcast_tables, turn
+from ropewalk.kernels.plain import broadcast_tables
 from ropewalk.kernels.rotate import spectrum_lanes
 from ropewalk.spectra import Layout, Spectrum, axial, exact_angle, geometric
 from ropewalk.spectra.arguments import check_int
@@ -86,6 +85,35 @@ class RoPE(Rotary):
         self.phases = phases
         self.register_derived()
 
+    @classmethod
+    def from_config(
+        cls,
+        config: Any,
+        layer: int = 0,
+        *,
+        length: int | None = None,
+        phases: Phases = "integer",
+    ) -> RoPE:
+        """The rotation of one layer of a model, from its config (:func:`ropewalk.configs.resolve`).
+
+        Args:
+            config: a dictionary, a path, or a config object of transformers.
+            layer: number of the layer, in the text part if the config has parts.
+            length: pins frequencies that depend on it; short ones if None.
+            phases: as for the class.
+
+        Raises:
+            TypeError: config or layer is of another type.
+            ValueError: the layer does not exist or does not rotate, or the config has an error.
+        """
+        from ropewalk.configs import resolve
+
+        resolved = resolve(config)
+        if resolved.errors:
+            first = resolved.errors[0]
+            raise ValueError(f"config has an error, {first.code}: {first.message}; {first.remedy}")
+        return cls(resolved.layer(layer).spectrum(length), phases=phases)
+
     @property
     def head_dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Width of one head."""
@@ -108,12 +136,21 @@ class RoPE(Rotary):
         steps = self._on(q)
         if self.phases == "integer":
             return rotate(q, positions, Steps(steps, self.spectrum), offset=offset)
-        lanes = spectrum_lanes(self.spectrum, q)
+        spectrum = self.spectrum
+        spectrum_lanes(spectrum, q)
         where = token_positions(positions, offset, q, self.axes)
-        cos, sin = float_tables(where, steps, self.spectrum.attention_factor, wide_dtype(q.dtype))
-        per_head = self.spectrum.heads is not None
-        cos, sin = broadcast_tables(cos, q, per_head), broadcast_tables(sin, q, per_head)
-        return turn(q, cos, sin, lanes)
+        tables = float_tables(where, steps, spectrum.attention_factor, wide_dtype(q.dtype))
+        cos, sin = (broadcast_tables(t, q, spectrum.heads is not None) for t in tables)
+        if cos.dim() > 2:  # heads and batch where those of q stand
+            cos, sin = (t[(None,) * (q.dim() - t.dim())] for t in (cos, sin))
+        return rotate_by(
+            q,
+            cos,
+            sin,
+            layout=spectrum.layout,
+            lane_offset=spectrum.lane_offset,
+            pairing=spectrum.pairing,
+        )
 
     def _on(self, x: Tensor) -> Tensor:
         """The steps where x is: the buffer, unless it was left behind elsewhere, say on meta."""
@@ -160,13 +197,7 @@ class RoPE(Rotary):
         """Both lanes, cos and sin of each pair at ``position`` (of the first head's spectrum)."""
         where = (position,) if isinstance(position, int) else tuple(position)
         spectrum = self.spectrum
-        first, second = pair_slices(
-            spectrum.head_dim,
-            spectrum.pairs,
-            spectrum.layout,
-            spectrum.lane_offset,
-            spectrum.pairing,
-        )
+        first, second = spectrum.lanes
         lanes = range(spectrum.head_dim)
         for pair, (a, b) in enumerate(zip(lanes[first], lanes[second], strict=True)):
             angle = math.fsum(

@@ -2,6 +2,8 @@
 #include "task.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <optional>
 #include <vector>
 
 #include <torch/csrc/stable/library.h>
@@ -20,26 +22,30 @@ using torch::stable::Tensor;
 
 struct Loops {
   Rows rows;
-  SinCos sincos;
+  Fill fill;
   int64_t vector_bits;
 };
 
 Loops choose() {
 #if defined(ROPEWALK_X86)
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
-    return {avx512::rows, avx512::sincos, 512};
-  if (__builtin_cpu_supports("avx2") &&
-      __builtin_cpu_supports("f16c"))
-    return {avx2::rows, avx2::sincos, 256};
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
+    if (__builtin_cpu_supports("avx512bf16")) return {avx512_bf16::rows, avx512_bf16::fill, 512};
+    return {avx512::rows, avx512::fill, 512};
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") &&
+      __builtin_cpu_supports("fma"))
+    return {avx2::rows, avx2::fill, 256};
 #endif
-  return {baseline::rows, baseline::sincos, 128};
+  return {baseline::rows, baseline::fill, 128};
 }
 
 const Loops kLoops = choose();
 
-Element element_of(const Tensor& x) {
-  switch (x.scalar_type()) {
+// --- from tensors to a task ----------------------------------------------------------------------
+
+Element element_of(ScalarType type) {
+  switch (type) {
     case ScalarType::Float: return Element::f32;
     case ScalarType::BFloat16: return Element::bf16;
     case ScalarType::Half: return Element::f16;
@@ -49,171 +55,326 @@ Element element_of(const Tensor& x) {
   return Element::f32;
 }
 
-// x is [lead..., heads, tokens, head_dim]; missing dimensions count as 1.
-void set_operand(Task& t, int index, const Tensor& x, const Tensor& out) {
-  const int64_t dims = x.dim();
-  STD_TORCH_CHECK(x.is_cpu() && out.is_cpu(), "the CPU kernel takes CPU tensors");
-  STD_TORCH_CHECK(out.dim() == dims && dims >= 2 && dims <= 3 + kMaxLead, "unexpected dimensions");
-  STD_TORCH_CHECK(element_of(x) == t.element && element_of(out) == t.element, "dtypes differ");
-  Operand& o = t.operand[index];
-  o.in = x.const_data_ptr();
-  o.out = out.mutable_data_ptr();
-  const auto size = x.sizes();
-  const auto in = x.strides();
-  const auto to = out.strides();
-  for (int64_t d = 0; d < dims; ++d)
-    STD_TORCH_CHECK(size[d] == out.size(d), "out has another shape than x");
-  STD_TORCH_CHECK(size[dims - 1] == t.head_dim && size[dims - 2] == t.tokens,
-                  "q and k differ in tokens or head_dim");
-  o.in_lane = in[dims - 1];
-  o.out_lane = to[dims - 1];
-  o.in_token = in[dims - 2];
-  o.out_token = to[dims - 2];
-  o.heads = dims > 2 ? size[dims - 3] : 1;
-  o.in_head = dims > 2 ? in[dims - 3] : 0;
-  o.out_head = dims > 2 ? to[dims - 3] : 0;
-  const int lead = static_cast<int>(std::max<int64_t>(dims - 3, 0));
-  STD_TORCH_CHECK(index == 0 || lead == t.lead_dims, "q and k differ in leading dimensions");
-  t.lead_dims = lead;
-  for (int d = 0; d < lead; ++d) {
-    STD_TORCH_CHECK(index == 0 || t.lead_size[d] == size[d], "q and k differ in batch");
-    t.lead_size[d] = size[d];
-    o.in_lead[d] = in[d];
-    o.out_lead[d] = to[d];
+int64_t bytes_of(Element e) { return e == Element::f64 ? 8 : e == Element::f32 ? 4 : 2; }
+
+// What a tensor is, asked once: each question is a call.
+struct View {
+  int64_t dims;
+  const int64_t *sizes, *strides;
+  const void* data;
+  ScalarType type;
+  explicit View(const Tensor& x)
+      : dims(x.dim()), sizes(x.sizes().data()), strides(x.strides().data()),
+        data(x.const_data_ptr()), type(x.scalar_type()) {
+    STD_TORCH_CHECK(x.is_cpu(), "the CPU kernel takes CPU tensors");
   }
+  // Counted from the end: 0 is the last dimension.
+  int64_t size(int64_t from_end) const { return sizes[dims - 1 - from_end]; }
+  int64_t stride(int64_t from_end) const { return strides[dims - 1 - from_end]; }
+};
+
+// The lanes, as one number: bit 0 the sign of the angle, bit 1 whether they are neighbours, from bit
+// 2 the first lane, from bit 32 the second. One argument, because each costs a decode step.
+struct Lanes {
+  bool negate, neighbours;
+  int64_t first, second;
+  explicit Lanes(int64_t code)
+      : negate(code & 1), neighbours(code & 2), first(code >> 2 & 0x3fffffff), second(code >> 32) {}
+};
+
+Task start(const View& x, const Lanes& lanes, int64_t pairs) {
+  Task t{};
+  t.element = element_of(x.type);
+  STD_TORCH_CHECK(x.dims >= 2 && x.dims <= 3 + kMaxLead, "x needs [..., tokens, head_dim]");
+  t.lead_dims = static_cast<int>(std::max<int64_t>(x.dims - 3, 0));
+  std::copy_n(x.sizes, t.lead_dims, t.lead_size);
+  t.tokens = x.size(1);
+  t.head_dim = x.size(0);
+  t.pairs = pairs;
+  t.first = lanes.first;
+  t.second = lanes.second;
+  t.lane_step = lanes.neighbours ? 2 : 1;
+  t.negate = lanes.negate;
+  t.scale = 1.0;
+  t.table_heads = 1;
+  STD_TORCH_CHECK(
+      pairs > 0 && t.first >= 0 &&
+          (lanes.neighbours ? t.second == t.first + 1 : t.second >= t.first + pairs) &&
+          t.second + (pairs - 1) * t.lane_step < t.head_dim,
+      "rotated lanes do not fit in head_dim");
+  return t;
+}
+
+constexpr int64_t kStreamed = int64_t{32} << 20;  // bytes of a result that no cache will keep
+constexpr int64_t kLine = 64;
+
+bool worth_streaming(const Task& t, const Operand& o) {
+  const int64_t size = bytes_of(t.element);
+  int64_t bytes = t.tokens * t.head_dim * o.heads * size;
+  for (int d = 0; d < t.lead_dims; ++d) bytes *= t.lead_size[d];
+  if (bytes < kStreamed || o.in == o.out || o.in_lane != 1 || o.out_lane != 1) return false;
+  const auto lined = [size](int64_t elements) { return elements * size % kLine == 0; };
+  bool aligned = reinterpret_cast<uintptr_t>(o.out) % kLine == 0 && lined(o.out_head) &&
+                 lined(o.out_token) && lined(t.first) && lined(t.pairs * t.lane_step) &&
+                 lined(t.head_dim) && (t.lane_step == 2 || lined(t.second));
+  for (int d = 0; d < t.lead_dims; ++d) aligned = aligned && lined(o.out_lead[d]);
+  return aligned;
+}
+
+// The bytes a tensor reaches over.
+struct Reach {
+  uintptr_t from, to;
+  Reach(const View& x, int64_t size) {
+    from = to = reinterpret_cast<uintptr_t>(x.data);
+    to += static_cast<uintptr_t>(size);
+    for (int64_t d = 0; d < x.dims; ++d) {
+      const int64_t span = (x.sizes[d] - 1) * x.strides[d] * size;
+      (span < 0 ? from : to) += static_cast<uintptr_t>(span);
+    }
+  }
+};
+
+// out is x itself, or memory that x does not reach into; no two of its elements share a place.
+void check_memory(const Task& t, const View& x, const View& out) {
+  bool same = x.data == out.data;
+  for (int64_t d = 0; d < x.dims; ++d)
+    if (x.sizes[d] == 0) return;
+  for (int64_t d = 0; d < x.dims; ++d) {
+    STD_TORCH_CHECK(x.sizes[d] == 1 || out.strides[d] != 0, "out is expanded");
+    same = same && (x.sizes[d] == 1 || x.strides[d] == out.strides[d]);
+  }
+  if (same) return;
+  const Reach read(x, bytes_of(t.element)), written(out, bytes_of(t.element));
+  STD_TORCH_CHECK(read.to <= written.from || written.to <= read.from, "out overlaps x");
+}
+
+// x is [lead..., heads, tokens, head_dim]; missing dimensions count as 1.
+void add_operand(Task& t, const View& x, const View& out) {
+  const int64_t dims = x.dims;
+  STD_TORCH_CHECK(out.dims == dims && dims >= 2 && std::max<int64_t>(dims - 3, 0) == t.lead_dims,
+                  "unexpected dimensions");
+  STD_TORCH_CHECK(element_of(x.type) == t.element && out.type == x.type, "dtypes differ");
+  for (int64_t d = 0; d < dims; ++d)
+    STD_TORCH_CHECK(x.sizes[d] == out.sizes[d], "out has another shape than x");
+  STD_TORCH_CHECK(x.size(0) == t.head_dim && x.size(1) == t.tokens,
+                  "q and k differ in tokens or head_dim");
+  Operand& o = t.operand[t.operands++];
+  o.in = x.data;
+  o.out = const_cast<void*>(out.data);
+  o.in_lane = x.stride(0);
+  o.out_lane = out.stride(0);
+  o.in_token = x.stride(1);
+  o.out_token = out.stride(1);
+  o.heads = dims > 2 ? x.size(2) : 1;
+  o.in_head = dims > 2 ? x.stride(2) : 0;
+  o.out_head = dims > 2 ? out.stride(2) : 0;
+  STD_TORCH_CHECK(t.table_heads > 0 ? o.heads % t.table_heads == 0 : o.heads == 0,
+                  "heads are not a multiple of the tables' heads");
+  for (int d = 0; d < t.lead_dims; ++d) {
+    STD_TORCH_CHECK(t.lead_size[d] == x.sizes[d], "q and k differ in batch");
+    o.in_lead[d] = x.strides[d];
+    o.out_lead[d] = out.strides[d];
+  }
+  check_memory(t, x, out);
+  o.stream = worth_streaming(t, o);
 }
 
 // Strides of `source`'s leading dimensions broadcast over those of x; `tail` dimensions follow them.
-void set_lead(const Task& t, const Tensor& source, int64_t tail, int64_t* strides) {
-  const int64_t own = source.dim() - tail;
+void set_lead(const Task& t, const View& source, int64_t tail, int64_t* strides) {
+  const int64_t own = source.dims - tail;
   STD_TORCH_CHECK(own >= 0 && own <= t.lead_dims, "positions or tables have too many dimensions");
   for (int d = 0; d < t.lead_dims; ++d) {
     const int64_t at = d - (t.lead_dims - own);
-    strides[d] = at < 0 || source.size(at) == 1 ? 0 : source.stride(at);
-    STD_TORCH_CHECK(at < 0 || source.size(at) == 1 || source.size(at) == t.lead_size[d],
+    const int64_t size = at < 0 ? 1 : source.sizes[at];
+    strides[d] = size == 1 ? 0 : source.strides[at];
+    STD_TORCH_CHECK(size == 1 || size == t.lead_size[d],
                     "positions or tables do not broadcast over the batch of x");
   }
 }
 
-void set_lanes(Task& t, int64_t pairs, int64_t first, int64_t second, int64_t lane_step) {
-  STD_TORCH_CHECK(pairs >= 0 && first >= 0 && (lane_step == 1 || lane_step == 2) &&
-                      (lane_step == 2 ? second == first + 1 : second >= first + pairs) &&
-                      second + (pairs - 1) * lane_step < t.head_dim,
-                  "rotated lanes do not fit in head_dim");
-  t.pairs = pairs;
-  t.first = first;
-  t.second = second;
-  t.lane_step = lane_step;
+void set_phases(Task& t, const std::optional<Tensor>& positions, int64_t offset, const View& steps,
+                double scale) {
+  STD_TORCH_CHECK(steps.type == ScalarType::Long && (steps.dims == 2 || steps.dims == 3),
+                  "steps are int64 [heads?, axes, pairs]");
+  t.axes = steps.size(1);
+  t.table_heads = steps.dims == 3 ? steps.size(2) : 1;
+  STD_TORCH_CHECK(steps.stride(0) == 1 && (t.axes == 1 || steps.stride(1) == t.pairs) &&
+                      (t.table_heads == 1 || steps.stride(2) == t.axes * t.pairs) && t.axes > 0,
+                  "steps are contiguous");
+  t.steps = static_cast<const int64_t*>(steps.data);
+  t.scale = scale;
+  t.offset = offset;
+  const int64_t tail = t.axes == 1 ? 1 : 2;
+  STD_TORCH_CHECK(positions.has_value() || tail == 1, "several axes need positions");
+  if (!positions) return;
+  const View where(*positions);
+  STD_TORCH_CHECK(where.type == ScalarType::Long && where.dims >= tail &&
+                      where.size(tail - 1) == t.tokens && (tail == 1 || where.size(0) == t.axes),
+                  "positions are int64 and fit the tokens of x");
+  t.positions = static_cast<const int64_t*>(where.data);
+  t.position_token = where.stride(tail - 1);
+  t.position_axis = tail == 1 ? 0 : where.stride(0);
+  set_lead(t, where, tail, t.position_lead);
+}
+
+// Tables [..., tokens, pairs] for all heads, or [..., heads, tokens, pairs] where they have as many
+// dimensions as x.
+void set_tables(Task& t, const View& x, const View& cosine, const View& sine) {
+  const int64_t dims = cosine.dims;
+  STD_TORCH_CHECK(sine.dims == dims && sine.type == cosine.type, "cos and sin differ");
+  for (int64_t d = 0; d < dims; ++d)
+    STD_TORCH_CHECK(cosine.sizes[d] == sine.sizes[d], "cos and sin differ in shape");
+  t.table = element_of(cosine.type);
+  const int64_t tokens = cosine.size(1);
+  STD_TORCH_CHECK(tokens == t.tokens || tokens == 1, "tables do not fit the tokens of x");
+  const bool headed = dims == x.dims && dims > 2;
+  t.table_heads = headed ? cosine.size(2) : 1;
+  const auto strides = [&](const View& table, int64_t* lead, int64_t& head, int64_t& token,
+                           int64_t& pair) {
+    set_lead(t, table, headed ? 3 : 2, lead);
+    head = headed ? table.stride(2) : 0;
+    token = tokens == 1 ? 0 : table.stride(1);
+    pair = table.stride(0);
+  };
+  strides(cosine, t.cosine_lead, t.cosine_head, t.cosine_token, t.cosine_pair);
+  strides(sine, t.sine_lead, t.sine_head, t.sine_token, t.sine_pair);
+  t.cosine = cosine.data;
+  t.sine = sine.data;
+}
+
+// --- running a task ------------------------------------------------------------------------------
+
+// This thread's memory for tables, on a cache line.
+void* scratch(int64_t bytes) {
+  thread_local std::vector<char> memory;
+  if (static_cast<int64_t>(memory.size()) < bytes + kLine)
+    memory.resize(static_cast<size_t>(bytes + kLine));
+  const uintptr_t at = reinterpret_cast<uintptr_t>(memory.data());
+  return reinterpret_cast<void*>((at + kLine - 1) & ~static_cast<uintptr_t>(kLine - 1));
 }
 
 // Blocks of tokens over the pool; heads are split too where there are few tokens.
 void run(const Task& t) {
-  int64_t lead = 1, heads = 0;
+  int64_t lead = 1, heads = 0, most = 1;
   for (int d = 0; d < t.lead_dims; ++d) lead *= t.lead_size[d];
-  for (int o = 0; o < t.operands; ++o) heads += t.operand[o].heads;
-  if (lead == 0 || t.tokens == 0 || heads == 0 || t.head_dim == 0) return;
-  const int64_t work = lead * t.tokens * heads * t.head_dim;
-  constexpr int64_t kGrain = 1 << 15;
-  if (work <= kGrain) {
-    for (int64_t l = 0; l < lead; ++l) kLoops.rows(t, l, 0, t.tokens, 0, 1);
-    return;
+  for (int o = 0; o < t.operands; ++o) {
+    heads += t.operand[o].heads;
+    most = std::max(most, t.operand[o].heads);
   }
-  const int64_t threads = torch::stable::get_num_threads();
+  if (lead == 0 || t.tokens == 0 || heads == 0 || t.head_dim == 0) return;
+  constexpr int64_t kGrain = 1 << 15, kBlock = 64;
+  const int64_t work = lead * t.tokens * heads * t.head_dim;
+  const int64_t threads = work <= kGrain ? 1 : torch::stable::get_num_threads();
   const int64_t wanted = std::min<int64_t>(threads * 4, (work + kGrain - 1) / kGrain);
-  const int64_t block =
-      std::clamp<int64_t>(lead * t.tokens / std::max<int64_t>(wanted, 1), 1, 64);
+  const int64_t block = std::clamp<int64_t>(lead * t.tokens / wanted, 1, kBlock);
   const int64_t blocks = (t.tokens + block - 1) / block;
-  int64_t most = 1;
-  for (int o = 0; o < t.operands; ++o) most = std::max(most, t.operand[o].heads);
   const int64_t parts =
-      lead * blocks >= threads ? 1 : std::min<int64_t>(most, (wanted + lead * blocks - 1) / (lead * blocks));
+      lead * blocks >= threads
+          ? 1
+          : std::min<int64_t>(most, (wanted + lead * blocks - 1) / (lead * blocks));
   const int64_t items = lead * blocks * parts;
-  const int64_t grain = std::max<int64_t>(1, kGrain * items / work);
-  torch::stable::parallel_for(0, items, grain, [&](int64_t begin, int64_t end) {
+  const auto work_on = [&](int64_t begin, int64_t end) {
+    void* memory = scratch(scratch_bytes(t, block));
     for (int64_t i = begin; i < end; ++i) {
       const int64_t part = i % parts, b = (i / parts) % blocks, l = i / parts / blocks;
       kLoops.rows(t, l, b * block, std::min(t.tokens, (b + 1) * block), static_cast<int>(part),
-            static_cast<int>(parts));
+                  static_cast<int>(parts), memory);
+    }
+  };
+  if (threads == 1) return work_on(0, items);
+  torch::stable::parallel_for(0, items, std::max<int64_t>(1, kGrain * items / work), work_on);
+}
+
+// --- operators -----------------------------------------------------------------------------------
+
+struct Pair {
+  const View& in;
+  const View& out;
+};
+
+void by_phases(std::initializer_list<Pair> operands, const std::optional<Tensor>& positions,
+               int64_t offset, const Tensor& steps, double scale, int64_t lanes) {
+  const View frequencies(steps);
+  STD_TORCH_CHECK(frequencies.dims >= 2, "steps are int64 [heads?, axes, pairs]");
+  Task t = start(operands.begin()->in, Lanes(lanes), frequencies.size(0));
+  set_phases(t, positions, offset, frequencies, scale);
+  for (const Pair& o : operands) add_operand(t, o.in, o.out);
+  run(t);
+}
+
+void by_tables(std::initializer_list<Pair> operands, const Tensor& cosine, const Tensor& sine,
+               int64_t lanes) {
+  const View c(cosine), s(sine);
+  STD_TORCH_CHECK(c.dims >= 2, "tables are [..., tokens, pairs]");
+  Task t = start(operands.begin()->in, Lanes(lanes), c.size(0));
+  set_tables(t, operands.begin()->in, c, s);
+  for (const Pair& o : operands) add_operand(t, o.in, o.out);
+  run(t);
+}
+
+void rotate(Tensor x, Tensor out, std::optional<Tensor> positions, int64_t offset, Tensor steps,
+            double scale, int64_t lanes) {
+  const View in(x), to(out);
+  by_phases({{in, to}}, positions, offset, steps, scale, lanes);
+}
+
+void rotate_qk(Tensor q, Tensor k, Tensor q_out, Tensor k_out, std::optional<Tensor> positions,
+               int64_t offset, Tensor steps, double scale, int64_t lanes) {
+  const View q_in(q), k_in(k), q_to(q_out), k_to(k_out);
+  by_phases({{q_in, q_to}, {k_in, k_to}}, positions, offset, steps, scale, lanes);
+}
+
+void rotate_qk_(Tensor q, Tensor k, std::optional<Tensor> positions, int64_t offset, Tensor steps,
+                double scale, int64_t lanes) {
+  const View q_in(q), k_in(k);
+  by_phases({{q_in, q_in}, {k_in, k_in}}, positions, offset, steps, scale, lanes);
+}
+
+void rotate_by(Tensor x, Tensor out, Tensor cosine, Tensor sine, int64_t lanes) {
+  const View in(x), to(out);
+  by_tables({{in, to}}, cosine, sine, lanes);
+}
+
+void rotate_qk_by(Tensor q, Tensor k, Tensor q_out, Tensor k_out, Tensor cosine, Tensor sine,
+                  int64_t lanes) {
+  const View q_in(q), k_in(k), q_to(q_out), k_to(k_out);
+  by_tables({{q_in, q_to}, {k_in, k_to}}, cosine, sine, lanes);
+}
+
+// cos and sin [..., table heads?, tokens, pairs], contiguous, float or double.
+void phase_tables(Tensor positions, Tensor steps, double scale, Tensor cosine, Tensor sine) {
+  const bool wide = cosine.scalar_type() == ScalarType::Double;
+  STD_TORCH_CHECK(positions.is_contiguous() && cosine.is_contiguous() && sine.is_contiguous() &&
+                      cosine.scalar_type() == sine.scalar_type() &&
+                      (wide || cosine.scalar_type() == ScalarType::Float),
+                  "phase tables are contiguous, float32 or float64");
+  Task t{};
+  t.pairs = steps.size(steps.dim() - 1);
+  const int64_t axes = steps.size(steps.dim() - 2);
+  if (positions.numel() == 0 || axes == 0 || cosine.numel() == 0) return;
+  t.tokens = positions.size(positions.dim() - (axes == 1 ? 1 : 2));
+  const int64_t lead = positions.numel() / axes / t.tokens;
+  t.lead_dims = 1;
+  t.lead_size[0] = lead;
+  const auto rows = torch::stable::view(positions, std::vector<int64_t>{lead, t.tokens, axes});
+  const auto flat = axes == 1 ? torch::stable::view(rows, std::vector<int64_t>{lead, t.tokens}) : rows;
+  set_phases(t, flat, 0, View(steps), scale);
+  STD_TORCH_CHECK(cosine.numel() == lead * t.table_heads * t.tokens * t.pairs &&
+                      sine.numel() == cosine.numel(),
+                  "phase tables have another size");
+  char* c = static_cast<char*>(cosine.mutable_data_ptr());
+  char* s = static_cast<char*>(sine.mutable_data_ptr());
+  const int64_t width = wide ? 8 : 4, head = t.tokens * t.pairs;
+  const int64_t grain = std::max<int64_t>(1, 4096 / (t.pairs * t.table_heads));
+  torch::stable::parallel_for(0, lead * t.tokens, grain, [&](int64_t begin, int64_t end) {
+    while (begin < end) {
+      const int64_t l = begin / t.tokens, first = begin % t.tokens;
+      const int64_t last = std::min(t.tokens, first + end - begin);
+      const int64_t at = (l * t.table_heads * head + first * t.pairs) * width;
+      kLoops.fill(t, l, first, last, wide, {c + at, s + at, head, t.pairs, false});
+      begin += last - first;
     }
   });
-}
-
-Task start(const Tensor& x, int operands) {
-  Task t{};
-  t.element = element_of(x);
-  t.operands = operands;
-  STD_TORCH_CHECK(x.dim() >= 2, "x needs [..., tokens, head_dim]");
-  t.tokens = x.size(x.dim() - 2);
-  t.head_dim = x.size(x.dim() - 1);
-  return t;
-}
-
-void set_phases(Task& t, const Tensor& positions, const Tensor& steps, double scale, bool negate) {
-  STD_TORCH_CHECK(positions.scalar_type() == ScalarType::Long &&
-                      steps.scalar_type() == ScalarType::Long && steps.is_contiguous() &&
-                      positions.is_cpu() && steps.is_cpu(),
-                  "positions and steps are int64 on the CPU");
-  const int64_t dims = steps.dim();
-  t.axes = steps.size(dims - 2);
-  t.spectrum_heads = dims == 3 ? steps.size(0) : 1;
-  const int64_t tail = t.axes == 1 ? 1 : 2;
-  STD_TORCH_CHECK(positions.dim() >= tail && positions.size(positions.dim() - tail) == t.tokens &&
-                      (tail == 1 || positions.size(positions.dim() - 1) == t.axes),
-                  "positions do not fit the tokens of x");
-  t.positions = static_cast<const int64_t*>(positions.const_data_ptr());
-  t.position_token = positions.stride(positions.dim() - tail);
-  t.position_axis = tail == 1 ? 0 : positions.stride(positions.dim() - 1);
-  t.steps = static_cast<const int64_t*>(steps.const_data_ptr());
-  t.scale = scale;
-  t.negate = negate;
-}
-
-void rotate_out(Tensor x, Tensor out, Tensor positions, Tensor steps, double scale, bool negate,
-                int64_t first, int64_t second, int64_t lane_step) {
-  Task t = start(x, 1);
-  set_lanes(t, steps.size(steps.dim() - 1), first, second, lane_step);
-  set_operand(t, 0, x, out);
-  set_phases(t, positions, steps, scale, negate);
-  set_lead(t, positions, t.axes == 1 ? 1 : 2, t.position_lead);
-  STD_TORCH_CHECK(t.operand[0].heads % t.spectrum_heads == 0, "heads are not a multiple");
-  run(t);
-}
-
-void rotate_qk_out(Tensor q, Tensor k, Tensor q_out, Tensor k_out, Tensor positions, Tensor steps,
-                   double scale, bool negate, int64_t first, int64_t second, int64_t lane_step) {
-  Task t = start(q, 2);
-  set_lanes(t, steps.size(steps.dim() - 1), first, second, lane_step);
-  set_operand(t, 0, q, q_out);
-  set_operand(t, 1, k, k_out);
-  set_phases(t, positions, steps, scale, negate);
-  set_lead(t, positions, t.axes == 1 ? 1 : 2, t.position_lead);
-  for (int o = 0; o < 2; ++o)
-    STD_TORCH_CHECK(t.operand[o].heads % t.spectrum_heads == 0, "heads are not a multiple");
-  run(t);
-}
-
-// Tables [..., tokens, pairs], shared by all heads.
-void rotate_by_out(Tensor x, Tensor out, Tensor cosine, Tensor sine, int64_t first, int64_t second,
-                   int64_t lane_step) {
-  Task t = start(x, 1);
-  const int64_t dims = cosine.dim();
-  set_lanes(t, cosine.size(dims - 1), first, second, lane_step);
-  set_operand(t, 0, x, out);
-  const Element wide = t.element == Element::f64 ? Element::f64 : Element::f32;
-  STD_TORCH_CHECK(element_of(cosine) == wide && element_of(sine) == wide,
-                  "tables are float32, or float64 for a float64 x");
-  STD_TORCH_CHECK(cosine.is_contiguous() && sine.is_contiguous() && cosine.is_cpu() &&
-                      sine.is_cpu() && sine.dim() == dims,
-                  "tables are contiguous on the CPU");
-  for (int64_t d = 0; d < dims; ++d)
-    STD_TORCH_CHECK(cosine.size(d) == sine.size(d), "cos and sin differ in shape");
-  STD_TORCH_CHECK(cosine.size(dims - 2) == t.tokens, "tables do not fit the tokens of x");
-  set_lead(t, cosine, 2, t.table_lead);
-  t.cosine = cosine.const_data_ptr();
-  t.sine = sine.const_data_ptr();
-  t.table_token = cosine.stride(dims - 2);
-  t.spectrum_heads = 1;
-  run(t);
 }
 
 // Ask for huge pages behind a large fresh result: half of what naive code loses is page faults.
@@ -221,7 +382,7 @@ void advise(Tensor out) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
   const uintptr_t page = 1 << 21;
   const uintptr_t begin = reinterpret_cast<uintptr_t>(out.mutable_data_ptr());
-  const uintptr_t end = begin + static_cast<uintptr_t>(out.numel()) * out.element_size();
+  const uintptr_t end = begin + static_cast<uintptr_t>(out.numel() * bytes_of(element_of(out.scalar_type())));
   const uintptr_t from = (begin + page - 1) & ~(page - 1), to = end & ~(page - 1);
   if (to > from) madvise(reinterpret_cast<void*>(from), to - from, MADV_HUGEPAGE);
 #else
@@ -231,64 +392,32 @@ void advise(Tensor out) {
 
 int64_t vector_bits() { return kLoops.vector_bits; }
 
-// cos and sin [..., spectrum_heads?, tokens, pairs], contiguous, float or double.
-void phase_tables_out(Tensor positions, Tensor steps, double scale, Tensor cosine, Tensor sine) {
-  const int64_t dims = steps.dim();
-  const int64_t axes = steps.size(dims - 2), pairs = steps.size(dims - 1);
-  const int64_t heads = dims == 3 ? steps.size(0) : 1;
-  const bool wide = cosine.scalar_type() == ScalarType::Double;
-  STD_TORCH_CHECK(positions.scalar_type() == ScalarType::Long && positions.is_contiguous() &&
-                      steps.scalar_type() == ScalarType::Long && steps.is_contiguous() &&
-                      cosine.is_contiguous() && sine.is_contiguous() &&
-                      cosine.scalar_type() == sine.scalar_type() &&
-                      (wide || cosine.scalar_type() == ScalarType::Float),
-                  "phase tables need contiguous int64 input and float32 or float64 output");
-  const int64_t places = axes > 0 ? positions.numel() / axes : 0;
-  STD_TORCH_CHECK(cosine.numel() == places * heads * pairs && sine.numel() == cosine.numel(),
-                  "phase tables have another size");
-  if (places == 0 || pairs == 0) return;
-  const int64_t tokens = positions.size(positions.dim() - (axes == 1 ? 1 : 2));
-  const int64_t* where = static_cast<const int64_t*>(positions.const_data_ptr());
-  const uint64_t* step = static_cast<const uint64_t*>(steps.const_data_ptr());
-  char* c = static_cast<char*>(cosine.mutable_data_ptr());
-  char* s = static_cast<char*>(sine.mutable_data_ptr());
-  const int64_t width = pairs * (wide ? 8 : 4);
-  const int64_t grain = std::max<int64_t>(1, 4096 / pairs);
-  torch::stable::parallel_for(0, places * heads, grain, [&](int64_t begin, int64_t end) {
-    std::vector<uint64_t> phase(static_cast<size_t>(pairs));
-    for (int64_t row = begin; row < end; ++row) {  // row = (lead * heads + head) * tokens + token
-      const int64_t token = row % tokens, head = row / tokens % heads, lead = row / tokens / heads;
-      const int64_t* p = where + (lead * tokens + token) * axes;
-      std::fill(phase.begin(), phase.end(), 0);
-      for (int64_t a = 0; a < axes; ++a)
-        for (int64_t i = 0; i < pairs; ++i)
-          phase[i] += static_cast<uint64_t>(p[a]) * step[(head * axes + a) * pairs + i];
-      kLoops.sincos(phase.data(), pairs, wide, scale, c + row * width, s + row * width);
-    }
-  });
-}
-
 }  // namespace
 }  // namespace ropewalk
 
 STABLE_TORCH_LIBRARY(ropewalk_cpu, m) {
-  m.def("rotate_out(Tensor x, Tensor(a!) out, Tensor positions, Tensor steps, float scale, "
-        "bool negate, int first, int second, int lane_step) -> ()");
-  m.def("rotate_qk_out(Tensor q, Tensor k, Tensor(a!) q_out, Tensor(b!) k_out, Tensor positions, "
-        "Tensor steps, float scale, bool negate, int first, int second, int lane_step) -> ()");
-  m.def("rotate_by_out(Tensor x, Tensor(a!) out, Tensor cos, Tensor sin, int first, int second, "
-        "int lane_step) -> ()");
-  m.def("phase_tables_out(Tensor positions, Tensor steps, float scale, Tensor(a!) cos, "
+  m.def("rotate(Tensor x, Tensor(a!) out, Tensor? positions, int offset, Tensor steps, "
+        "float scale, int lanes) -> ()");
+  m.def("rotate_qk(Tensor q, Tensor k, Tensor(a!) q_out, Tensor(b!) k_out, Tensor? positions, "
+        "int offset, Tensor steps, float scale, int lanes) -> ()");
+  m.def("rotate_qk_(Tensor(a!) q, Tensor(b!) k, Tensor? positions, int offset, Tensor steps, "
+        "float scale, int lanes) -> ()");
+  m.def("rotate_by(Tensor x, Tensor(a!) out, Tensor cos, Tensor sin, int lanes) -> ()");
+  m.def("rotate_qk_by(Tensor q, Tensor k, Tensor(a!) q_out, Tensor(b!) k_out, Tensor cos, "
+        "Tensor sin, int lanes) -> ()");
+  m.def("phase_tables(Tensor positions, Tensor steps, float scale, Tensor(a!) cos, "
         "Tensor(b!) sin) -> ()");
   m.def("advise(Tensor(a!) out) -> ()");
   m.def("vector_bits() -> int");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(ropewalk_cpu, CPU, m) {
-  m.impl("rotate_out", TORCH_BOX(&ropewalk::rotate_out));
-  m.impl("rotate_qk_out", TORCH_BOX(&ropewalk::rotate_qk_out));
-  m.impl("rotate_by_out", TORCH_BOX(&ropewalk::rotate_by_out));
-  m.impl("phase_tables_out", TORCH_BOX(&ropewalk::phase_tables_out));
+  m.impl("rotate", TORCH_BOX(&ropewalk::rotate));
+  m.impl("rotate_qk", TORCH_BOX(&ropewalk::rotate_qk));
+  m.impl("rotate_qk_", TORCH_BOX(&ropewalk::rotate_qk_));
+  m.impl("rotate_by", TORCH_BOX(&ropewalk::rotate_by));
+  m.impl("rotate_qk_by", TORCH_BOX(&ropewalk::rotate_qk_by));
+  m.impl("phase_tables", TORCH_BOX(&ropewalk::phase_tables));
   m.impl("advise", TORCH_BOX(&ropewalk::advise));
 }
 

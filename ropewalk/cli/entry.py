@@ -1,0 +1,89 @@
+"""Where every call begins: which way it is run, and what becomes of an error.
+
+Parsing with typer takes longer than explaining a config, as it loads pydantic. The plain form,
+``explain CONFIG`` with or without ``--json``, needs no parser; every other call goes through typer.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from ropewalk.cli.output import UNUSABLE, complain, make_streams_safe
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status instead of leaving the process.
+
+    0 fine; 1 the answer is no; 2 the input could not be used, with one line on stderr.
+    """
+    make_streams_safe()
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        status = _command(given)()
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        complain("stopped")
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        complain(_words(error))
+        return UNUSABLE
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            return _unexpected(error)
+        complain(_usage(error))
+        return UNUSABLE
+
+
+def _command(given: list[str]) -> Callable[[], int]:
+    """What a call asks for."""
+    config = plain_explain(given)
+    if config is not None:
+        from ropewalk.cli.explained import answer
+
+        return lambda: answer(config, None, None, "--json" in given)
+    from ropewalk.cli.app import parsed
+
+    return lambda: parsed(given)
+
+
+def plain_explain(given: list[str]) -> str | None:
+    """The CONFIG of a call of the plain form; None for any other."""
+    if given[:1] != ["explain"]:
+        return None
+    rest = [word for word in given[1:] if word != "--json"]
+    if len(rest) != 1 or (rest[0].startswith("-") and rest[0] != "-"):
+        return None
+    return rest[0]
+
+
+def _unexpected(error: Exception) -> int:
+    """A line, not a traceback, for what nobody foresaw; ``ROPEWALK_TRACEBACK=1`` shows it all."""
+    if os.environ.get("ROPEWALK_TRACEBACK"):
+        raise error
+    complain(f"{type(error).__name__}: {error} (ROPEWALK_TRACEBACK=1 shows where)")
+    return UNUSABLE
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename or 'standard output'}: {error.strerror}"
+    return str(error) or type(error).__name__
+
+
+def _usage(error: Exception) -> str:
+    """A usage error of the parser in one line, with where to read on."""
+    message = error.format_message()  # pyright: ignore[reportAttributeAccessIssue]
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "ropewalk"
+    return f"{message} Try '{command} --help'."
+
+
+def run() -> None:
+    """The installed ``ropewalk`` command."""
+    sys.exit(main())

@@ -1,0 +1,313 @@
+"""What a program would read from a file, where its reading is known to differ.
+
+Each engine is a list of rules. A rule looks at the resolved config and the file's keys, says what
+the engine makes of it, and gives the keys as that engine understands them; resolving those shows
+the frequencies that it would use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ropewalk.configs.architectures import facts
+from ropewalk.configs.diff import diff
+from ropewalk.configs.findings import Finding
+from ropewalk.configs.findings.engines import BY_CAPACITY, READS_OTHERWISE, REFUSES
+from ropewalk.configs.findings.finding import ORDER, Kind
+from ropewalk.configs.resolve import resolve
+from ropewalk.configs.resolved import LayerGroup, Resolved
+
+ENGINES = ("transformers4", "transformers5", "vllm", "llama.cpp", "mlx")
+Config = dict[str, Any]
+BLOCKS = ("rope_parameters", "rope_scaling")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What an engine does with a config."""
+
+    engine: str
+    resolved: Resolved
+    findings: tuple[Finding, ...]
+
+    @property
+    def refused(self) -> bool:
+        """Whether the engine cannot do it at all."""
+        return any(finding.code == REFUSES.code for finding in self.findings)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One known reading.
+
+    Args:
+        applies: whether it concerns these layers and this block of keys.
+        change: the block as the engine understands it; None if it refuses.
+        kind: of the finding.
+        words: for the message: what, why, remedy.
+    """
+
+    applies: Callable[[LayerGroup, Mapping[str, Any]], bool]
+    change: Callable[[LayerGroup, Config], Config | None]
+    kind: Kind
+    words: Mapping[str, str]
+
+
+def read_as(engine: str, config: Mapping[str, Any]) -> Reading:
+    """What ``engine`` reads from a config in the keys of transformers.
+
+    Raises:
+        ValueError: unknown engine.
+    """
+    if engine not in ENGINES:
+        raise ValueError(f"engine={engine!r} is unknown; use one of {', '.join(ENGINES)}")
+    ours = resolve(config)
+    changed, findings = _read(engine, dict(config), ours)
+    theirs = resolve(changed) if changed is not None else ours
+    if changed is not None and not findings and not diff(ours, theirs).same:
+        raise AssertionError("a reading changed without a finding")
+    return Reading(engine, theirs, tuple(sorted(findings, key=lambda f: ORDER.index(f.severity))))
+
+
+def with_engine(resolved: Resolved, reading: Reading) -> Resolved:
+    """``resolved`` with the findings of a reading added."""
+    findings = sorted(
+        [*resolved.findings, *reading.findings], key=lambda f: ORDER.index(f.severity)
+    )
+    return replace(resolved, findings=tuple(findings))
+
+
+def _read(
+    engine: str, config: Config, ours: Resolved, prefix: str = ""
+) -> tuple[Config | None, list[Finding]]:
+    findings: list[Finding] = []
+    for key, part in ours.parts.items():
+        below, found = _read(engine, dict(config[key]), part, f"{prefix}{key}.")
+        findings += found
+        if below is None:
+            return None, findings
+        config[key] = below
+    rotating = [group for group in ours.layers if group.kind == "rotary"]
+    if not rotating:
+        return config, findings
+    name = ours.model_type
+    if engine == "transformers4" and facts(name).newer:
+        words = {"what": f"has no class for model_type {name}", "remedy": "use transformers 5"}
+        finding = REFUSES.finding(f"{prefix}model_type", engine=engine, **words)
+        return None, [*findings, finding]
+    if engine == "transformers4":
+        config, found = _old_keys(config, rotating, prefix)
+        findings += found
+        rotating = [g for g in resolve(config).layers if g.kind == "rotary"] or rotating
+    for rule in RULES[engine]:
+        group = next((g for g in rotating if rule.applies(g, g.parameters)), None)
+        if group is None:
+            continue
+        changed = rule.change(group, config)
+        words = {k: v.format(**_words(group)) for k, v in rule.words.items()}
+        key = prefix + next((b for b in BLOCKS if config.get(b)), "rope_parameters")
+        same = changed is not None and _same(changed, config)
+        if rule.kind is READS_OTHERWISE and same:
+            continue
+        findings.append(rule.kind.finding(key, engine=engine, **words))
+        if changed is None:
+            return None, findings
+        config = changed
+    return config, findings
+
+
+def _same(a: Config, b: Config) -> bool:
+    return diff(resolve(a), resolve(b)).same
+
+
+def _words(group: LayerGroup) -> dict[str, Any]:
+    original = group.provenance.get("original")
+    return {
+        "rope_type": group.rope_type,
+        "factor": group.parameters.get("factor"),
+        "attention": f"{group.attention_factor:.7g}",
+        "original": None if original is None else original.value,
+    }
+
+
+def _edited(config: Config, edit: Callable[[Config], Config]) -> Config:
+    """The config with ``edit`` applied to its blocks, nested ones each."""
+    result = dict(config)
+    for name in BLOCKS:
+        block = result.get(name)
+        if not isinstance(block, Mapping) or not block:
+            continue
+        if any(isinstance(v, Mapping) for v in block.values()):
+            nested = {k: edit(dict(v)) if isinstance(v, Mapping) else v for k, v in block.items()}
+            result[name] = nested
+        else:
+            result[name] = edit(dict(block))
+    return result
+
+
+def _without(*keys: str) -> Callable[[LayerGroup, Config], Config]:
+    def change(group: LayerGroup, config: Config) -> Config:
+        del group
+        return _edited(config, lambda b: {k: v for k, v in b.items() if k not in keys})
+
+    return change
+
+
+def _refuse(group: LayerGroup, config: Config) -> None:
+    del group, config
+
+
+def _old_keys(
+    config: Config, rotating: list[LayerGroup], prefix: str
+) -> tuple[Config, list[Finding]]:
+    """transformers 4 does not know rope_parameters."""
+    block = config.get("rope_parameters")
+    if not isinstance(block, Mapping) or not block:
+        return config, []
+    rest = {key: value for key, value in config.items() if key != "rope_parameters"}
+    if _same(config, rest):
+        return rest, []
+    theirs = [g for g in resolve(rest).layers if g.kind == "rotary"]
+    ours, other = rotating[0], (theirs or rotating)[0]
+    what = f"theta={other.theta:g}, {other.rope_type} in place of theta={ours.theta:g}, " + str(
+        ours.rope_type
+    )
+    why = "it does not know rope_parameters and takes the class default"
+    remedy = "write rope_theta and rope_scaling beside it (ropewalk emit --for transformers)"
+    finding = READS_OTHERWISE.finding(
+        f"{prefix}rope_parameters", engine="transformers4", what=what, why=why, remedy=remedy
+    )
+    return rest, [finding]
+
+
+def _ratio_as_factor(group: LayerGroup, config: Config) -> Config:
+    """YaRN's factor as max ÷ original, as transformers before 5 computed it."""
+    length, original = config.get("max_position_embeddings"), group.parameters.get(_ORIGINAL)
+    if not isinstance(length, int) or not original or length < original:
+        return config
+    ratio = length / original
+    return _edited(config, lambda b: {**b, "factor": ratio} if "factor" in b else b)
+
+
+def _constant_theta(group: LayerGroup, config: Config) -> Config:
+    """One theta for every length, that of factor × the original one."""
+    length = next(v.above for v in group.variants)
+    factor = float(group.parameters["factor"])
+    scale = factor * factor - (factor - 1)
+    dim = group.rotary_dim
+    theta = float(group.theta or 1.0) * scale ** (dim / (dim - 2))
+    plain = _edited(config, lambda _: {"rope_type": "default", "rope_theta": theta})
+    return {**plain, "rope_theta": theta, "max_position_embeddings": length}
+
+
+_ORIGINAL = "original_max_position_embeddings"
+
+
+def _is(*kinds: str) -> Callable[[LayerGroup, Mapping[str, Any]], bool]:
+    return lambda group, _: group.rope_type in kinds
+
+
+def _yarn_with(key: str) -> Callable[[LayerGroup, Mapping[str, Any]], bool]:
+    return lambda group, given: group.rope_type == "yarn" and key in given
+
+
+_NO_ATTN_FACTOR = Rule(
+    lambda g, _: (
+        g.provenance.get("attention_factor") is not None
+        and str(g.provenance["attention_factor"].key).endswith("attn_factor")
+    ),
+    _without("attn_factor"),
+    READS_OTHERWISE,
+    {
+        "what": "the usual attention factor in place of {attention}",
+        "why": "it does not know attn_factor",
+        "remedy": "write attention_factor={attention}",
+    },
+)
+_NO_ATTENTION_FACTOR = Rule(
+    _yarn_with("attention_factor"),
+    _without("attention_factor"),
+    READS_OTHERWISE,
+    {
+        "what": "the usual attention factor in place of {attention}",
+        "why": "versions until 2026 drop attention_factor",
+        "remedy": "use a version that reads it, or write attn_factor where the engine multiplies",
+    },
+)
+
+RULES: dict[str, tuple[Rule, ...]] = {
+    "transformers4": (
+        _NO_ATTN_FACTOR,
+        Rule(
+            _is("yarn"),
+            _ratio_as_factor,
+            READS_OTHERWISE,
+            {
+                "what": "another factor than {factor}",
+                "why": "with original_max_position_embeddings it takes "
+                "max_position_embeddings ÷ original (huggingface/transformers#38224)",
+                "remedy": "set max_position_embeddings to factor × original",
+            },
+        ),
+    ),
+    "transformers5": (_NO_ATTN_FACTOR,),
+    "vllm": (
+        _NO_ATTENTION_FACTOR,
+        Rule(
+            lambda g, _: g.rope_type == "dynamic" and bool(g.variants),
+            _constant_theta,
+            READS_OTHERWISE,
+            {
+                "what": "one theta for every length",
+                "why": "its dynamic scaling takes factor² − (factor − 1) at any length "
+                "(vllm-project/vllm#3488)",
+                "remedy": "use rope_type yarn, or keep texts within the original length",
+            },
+        ),
+        Rule(_is("longrope"), lambda _, c: c, BY_CAPACITY, {"original": "{original}"}),
+    ),
+    "llama.cpp": (
+        Rule(
+            lambda g, _: g.rope_type == "dynamic" and bool(g.variants),
+            _refuse,
+            REFUSES,
+            {
+                "what": "has no dynamic scaling",
+                "remedy": "use rope_type yarn or linear (ropewalk extend --method yarn)",
+            },
+        ),
+        _NO_ATTENTION_FACTOR,
+        Rule(_is("longrope"), lambda _, c: c, BY_CAPACITY, {"original": "{original}"}),
+    ),
+    "mlx": (
+        Rule(
+            lambda g, _: g.rope_type == "dynamic" and bool(g.variants),
+            _refuse,
+            REFUSES,
+            {
+                "what": "has no dynamic scaling (default, linear, llama3, yarn, longrope)",
+                "remedy": "use rope_type yarn or linear (ropewalk extend --method yarn)",
+            },
+        ),
+        _NO_ATTENTION_FACTOR,
+        _NO_ATTN_FACTOR,
+        Rule(
+            lambda g, _: (
+                g.rope_type == "default"
+                and g.provenance["rotary_dim"].source == "class default"
+                and g.rotary_dim < g.head_dim
+            ),
+            lambda g, c: {**c, "partial_rotary_factor": 1.0},
+            READS_OTHERWISE,
+            {
+                "what": "a rotation of every lane",
+                "why": "it does not know the class's partial_rotary_factor "
+                "(ml-explore/mlx-lm#1698)",
+                "remedy": "write partial_rotary_factor into the file",
+            },
+        ),
+    ),
+}
+"""engine → its known readings, each with where it is known from."""

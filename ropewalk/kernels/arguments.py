@@ -1,0 +1,77 @@
+"""What every rotation asks of its arguments, refused in words."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ropewalk.kernels.kinds import require_dense
+
+
+def require_tensor(x: object, name: str = "x") -> None:
+    """Refuse what is not a tensor, or not one strided block of memory.
+
+    Raises:
+        TypeError: it is none, or nested, sparse or masked.
+    """
+    if not isinstance(x, Tensor):
+        raise TypeError(
+            f"{name} must be a tensor [..., heads, tokens, head_dim], got {type(x).__name__}"
+        )
+    require_dense(name, x)
+
+
+def require_bool(inverse: object) -> None:
+    """Refuse an ``inverse`` that is neither True nor False.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if not isinstance(inverse, bool):
+        raise TypeError(f"inverse={inverse!r} must be True or False")
+
+
+def check_out(x: Tensor, out: Tensor, *tables: Tensor) -> None:
+    """Refuse an ``out`` that cannot take the result.
+
+    Raises:
+        TypeError: not a tensor.
+        ValueError: another shape, dtype or device, expanded, or a gradient is wanted.
+    """
+    if not isinstance(out, Tensor):
+        raise TypeError(f"out must be a tensor, got {type(out).__name__}")
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (x, out, *tables)):
+        raise ValueError("out= has no gradient; call without out=, or under torch.no_grad()")
+    if out.shape != x.shape or out.dtype != x.dtype or out.device != x.device:
+        raise ValueError(
+            f"out has shape {tuple(out.shape)}, {out.dtype} on {out.device}; "
+            f"x needs {tuple(x.shape)}, {x.dtype} on {x.device}"
+        )
+    require_own_memory("out", out)
+
+
+def require_own_memory(name: str, x: Tensor) -> None:
+    """Refuse to write a tensor in which several places share one memory.
+
+    Raises:
+        ValueError: it is expanded.
+    """
+    if any(stride == 0 and size > 1 for stride, size in zip(x.stride(), x.shape, strict=True)):
+        raise ValueError(
+            f"{name} of shape {tuple(x.shape)} is expanded: several places share one memory, so it "
+            "cannot be written; use .contiguous()"
+        )
+
+
+def require_changeable(x: Tensor) -> None:
+    """Refuse an x that cannot be changed in place, as PyTorch's own operations do.
+
+    Raises:
+        ValueError: x is a leaf that requires grad, or expanded.
+    """
+    if torch.is_grad_enabled() and x.requires_grad and x.is_leaf:
+        raise ValueError(
+            "x is a leaf that requires grad, which cannot be changed in place; use the form "
+            "without the underscore, or torch.no_grad()"
+        )
+    require_own_memory("x", x)

@@ -1,0 +1,245 @@
+r"""Rotation by given cos and sin: for models that bring their own, and for learned frequencies.
+
+The rotation is that of :mod:`ropewalk.kernels.rotate`, differentiable in x, cos and sin; whatever
+the tables were computed from, learned frequencies or positions between integers, gets its gradient
+through them.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from ropewalk.kernels import fused
+from ropewalk.kernels.arguments import (
+    check_out,
+    require_bool,
+    require_changeable,
+    require_tensor,
+)
+from ropewalk.kernels.derivatives import RotateBy
+from ropewalk.kernels.kinds import ordinary
+from ropewalk.kernels.plain import broadcast_tables, compute_dtype, turn
+from ropewalk.kernels.sharded import is_distributed, rotate_shards_by
+from ropewalk.spectra.lanes import number, pair_slices
+
+
+@lru_cache(maxsize=1024)
+def _number(head_dim: int, pairs: int, layout: str, lane_offset: int, pairing: str) -> int:
+    return number(pair_slices(head_dim, pairs, layout, lane_offset, pairing))
+
+
+def _lanes(
+    x: Tensor, cos: object, layout: str, lane_offset: int, pairing: str | None
+) -> int | None:
+    """The lanes as the kernel's number; None where an argument is not as it should be."""
+    if not isinstance(cos, Tensor) or not cos.dim() or not x.dim() or type(lane_offset) is not int:
+        return None
+    width, pairs = x.shape[-1], cos.shape[-1]
+    if type(width) is not int or type(pairs) is not int:
+        return None
+    try:
+        return _number(width, pairs, layout, lane_offset, pairing or "standard")
+    except (TypeError, ValueError):
+        return None
+
+
+def rotate_by(
+    x: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    *,
+    layout: str = "half",
+    lane_offset: int = 0,
+    pairing: str | None = None,
+    inverse: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """x turned by given tables.
+
+    Args:
+        x: ``[..., heads, tokens, head_dim]``.
+        cos, sin: ``[..., tokens, rotary_dim/2]`` for all heads, or with a head dimension of 1 or
+            heads and as many dimensions as x. See :func:`halve_tables` for duplicated tables.
+        layout, lane_offset, pairing: as in :class:`Spectrum`.
+        inverse: turn back: the transpose divided by cos² + sin², as the tables may carry a factor.
+        out: as in :func:`rotate`.
+
+    Raises:
+        TypeError, ValueError: shapes or dtypes do not fit.
+    """
+    require_tensor(x)
+    if inverse is False and isinstance(sin, Tensor) and not torch.compiler.is_compiling():
+        lanes = _lanes(x, cos, layout, lane_offset, pairing)
+        turned = None if lanes is None else fused.one_by(x, cos, sin, lanes, out)
+        if turned is not None:
+            return turned
+    return _carefully(x, cos, sin, layout, lane_offset, pairing or "standard", inverse, out)
+
+
+def _carefully(
+    x: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    layout: str,
+    lane_offset: int,
+    pairing: str,
+    inverse: bool,
+    out: Tensor | None,
+) -> Tensor:
+    """:func:`rotate_by` where arguments are to be refused, converted or differentiated."""
+    require_bool(inverse)
+    require_tables(cos, sin)
+    if isinstance(lane_offset, bool) or not isinstance(lane_offset, (int, torch.SymInt)):
+        raise TypeError(f"lane_offset={lane_offset!r} must be an int")
+    if cos.dim() < 2 or x.dim() < 2:
+        raise ValueError(
+            f"x {tuple(x.shape)} and cos {tuple(cos.shape)} need at least two dimensions: "
+            "[tokens, head_dim] and [tokens, rotary_dim/2]"
+        )
+    if not ordinary(x, cos, sin, out) and is_distributed(x, cos, sin, out):
+        how = {"layout": layout, "lane_offset": lane_offset, "pairing": pairing, "inverse": inverse}
+        return rotate_shards_by(rotate_by, x, cos, sin, out=out, **how)
+    wide = compute_dtype(x.dtype)
+    lanes = pair_slices(x.shape[-1], cos.shape[-1], layout, lane_offset, pairing)
+    if cos.dim() == x.dim():
+        _require_broadcast(cos, x)
+    else:
+        cos, sin = broadcast_tables(cos, x), broadcast_tables(sin, x)
+    if inverse:
+        cos, sin = cos.to(wide), sin.to(wide)
+        square = cos * cos + sin * sin
+        cos, sin = cos / square, -sin / square
+    if out is not None:
+        check_out(x, out, cos, sin)
+    sin = sin.to(cos.dtype)
+    turned = fused.one_by(x, cos, sin, number(lanes), out)
+    if turned is not None:
+        return turned
+    if out is None and _differentiable(x, cos, sin):
+        kept = (t.clone() if t.is_inference() else t for t in (cos, sin))
+        return RotateBy.apply(x, *kept, number(lanes))
+    turned = turn(x, cos, sin, lanes)
+    return turned if out is None else out.copy_(turned)
+
+
+def _differentiable(x: Tensor, cos: Tensor, sin: Tensor) -> bool:
+    """Whether a derivative is wanted, and the kernel takes all three."""
+    all_three = (x, cos, sin)
+    return (
+        all(fused.ops_for(t) is not None for t in all_three)
+        and any(fused.needs_derivative(t) for t in all_three)
+        and x.dim() <= fused.MOST_DIMS
+    )
+
+
+def rotate_qk_by(
+    q: Tensor,
+    k: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    *,
+    layout: str = "half",
+    lane_offset: int = 0,
+    pairing: str | None = None,
+) -> tuple[Tensor, Tensor]:
+    """:func:`rotate_by` of q and k, in one pass of the kernel; head counts may differ."""
+    require_tensor(q, "q")
+    require_tensor(k, "k")
+    if isinstance(sin, Tensor) and not torch.compiler.is_compiling():
+        lanes = _lanes(q, cos, layout, lane_offset, pairing)
+        turned = None if lanes is None else fused.two_by(q, k, cos, sin, lanes)
+        if turned is not None:
+            return turned
+    return (
+        rotate_by(q, cos, sin, layout=layout, lane_offset=lane_offset, pairing=pairing),
+        rotate_by(k, cos, sin, layout=layout, lane_offset=lane_offset, pairing=pairing),
+    )
+
+
+def rotate_by_(
+    x: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    *,
+    layout: str = "half",
+    lane_offset: int = 0,
+    pairing: str | None = None,
+    inverse: bool = False,
+) -> Tensor:
+    """:func:`rotate_by` in place."""
+    require_tensor(x)
+
+    def turned(out: Tensor | None = None) -> Tensor:
+        return rotate_by(
+            x,
+            cos,
+            sin,
+            layout=layout,
+            lane_offset=lane_offset,
+            pairing=pairing,
+            inverse=inverse,
+            out=out,
+        )
+
+    watched = any(isinstance(t, Tensor) and fused.needs_derivative(t) for t in (x, cos, sin))
+    if not watched:
+        return turned(x)
+    result = turned()
+    require_changeable(x)
+    return x.copy_(result)
+
+
+def halve_tables(cos: Tensor, sin: Tensor, *, layout: str = "half") -> tuple[Tensor, Tensor]:
+    """Tables ``[..., rotary_dim]`` that hold every angle twice, as ``[..., rotary_dim/2]``.
+
+    ``layout="half"`` expects (θ₀…θₙ θ₀…θₙ), ``"interleaved"`` (θ₀ θ₀ θ₁ θ₁ …).
+
+    Raises:
+        TypeError: not real floating tensors.
+        ValueError: odd width, shapes that differ, or the two copies differ.
+    """
+    require_tables(cos, sin)
+    halves = []
+    for name, table in (("cos", cos), ("sin", sin)):
+        if table.dim() < 1 or table.shape[-1] % 2:
+            raise ValueError(
+                f"{name} has shape {tuple(table.shape)}; duplicated tables have an even last "
+                "dimension"
+            )
+        width = table.shape[-1] // 2
+        lanes = pair_slices(table.shape[-1], width, layout, 0, "standard")
+        first, second = table[..., lanes[0]], table[..., lanes[1]]
+        if not torch.equal(first, second):
+            worst = (first - second).abs().max().item()
+            raise ValueError(
+                f"the two copies in {name} differ by up to {worst:.3g}; they are not duplicated "
+                f"in layout={layout!r}"
+            )
+        halves.append(first)
+    return halves[0], halves[1]
+
+
+def require_tables(cos: Tensor, sin: Tensor) -> None:
+    """Refuse tables that are not real floating tensors of one shape.
+
+    Raises:
+        TypeError, ValueError: they are not.
+    """
+    for name, table in (("cos", cos), ("sin", sin)):
+        if not isinstance(table, Tensor) or not table.dtype.is_floating_point:
+            kind = table.dtype if isinstance(table, Tensor) else type(table).__name__
+            raise TypeError(
+                f"{name} must be a real floating tensor [..., tokens, rotary_dim/2], got {kind}"
+            )
+    if cos.shape != sin.shape:
+        raise ValueError(f"cos {tuple(cos.shape)} and sin {tuple(sin.shape)} differ in shape")
+
+
+def _require_broadcast(table: Tensor, x: Tensor) -> None:
+    if any(t != 1 and t != n for t, n in zip(table.shape[:-1], x.shape[:-1], strict=True)):
+        raise ValueError(
+            f"tables of shape {tuple(table.shape)} do not broadcast over x {tuple(x.shape)}"
+        )

@@ -1,0 +1,91 @@
+"""The operators in PyTorch's own operations: the bits of the plain form, and the same refusals."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_kernel import DTYPES, drawn
+
+from ropewalk.kernels import eager
+from ropewalk.kernels.angles import tables_by_torch
+from ropewalk.kernels.plain import broadcast_tables, compute_dtype, turn
+from ropewalk.spectra import Spectrum, geometric
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.data())
+def test_same_bits_as_plain_arithmetic(data):
+    layout = data.draw(st.sampled_from(["half", "interleaved"]))
+    pairs, before, after = (data.draw(st.integers(*span)) for span in ((1, 9), (0, 3), (0, 3)))
+    heads, group, axes = (data.draw(st.integers(1, 2)) for _ in range(3))
+    own, batched, apart = (data.draw(st.booleans()) for _ in range(3))
+    batch, tokens = data.draw(st.integers(0, 2)), data.draw(st.integers(0, 7))
+    dtype, seed = data.draw(st.sampled_from(DTYPES)), data.draw(st.integers(0, 99))
+    rows = drawn((heads if own else 1, axes, pairs), torch.float64, seed).tolist()
+    proportional = layout == "half" and apart
+    head_dim = 2 * (before + pairs + after) if proportional else before + 2 * pairs + after
+    spectrum = Spectrum(
+        rows if own else rows[0],  # pyright: ignore[reportArgumentType] (lists are frozen)
+        head_dim,
+        layout=layout,
+        lane_offset=before,
+        pairing="proportional" if proportional else "standard",
+        attention_factor=data.draw(st.sampled_from([1.0, 1.25])),
+    )
+    shape = (batch, tokens, axes) if batched else (tokens, axes)
+    where = torch.randint(-(2**62), 2**62, shape, generator=torch.Generator().manual_seed(seed))
+    where = where.squeeze(-1) if axes == 1 else where
+    x = drawn((batch, heads * group, tokens, head_dim), dtype, seed)
+    steps, how = spectrum.on().tensor, spectrum.turns[data.draw(st.booleans())]
+    cos, sin = tables_by_torch(where, steps, how.scale, compute_dtype(dtype))
+    cos, sin = broadcast_tables(cos, x, own), broadcast_tables(sin, x, own)
+    expected = turn(x, cos, -sin if how.negative else sin, spectrum.lanes)
+    eager._BLOCK, before_test = data.draw(st.sampled_from([1, 40, 1 << 19])), eager._BLOCK
+    try:
+        out = torch.full_like(x, 7)
+        eager.rotate(x, out, where, 0, steps, how.scale, how.lanes)
+        assert torch.equal(out, expected)
+        in_place = x.clone().transpose(1, 2).contiguous().transpose(1, 2)
+        eager.rotate(in_place, in_place, where, 0, steps, how.scale, how.lanes)
+        assert torch.equal(in_place, expected)
+        by = torch.full_like(x, 7)
+        full = [t[(None,) * (4 - t.dim())] for t in (cos, -sin if how.negative else sin)]
+        eager.rotate_by(x, by, full[0], full[1], how.lanes & ~1)
+        assert torch.equal(by, expected)
+    finally:
+        eager._BLOCK = before_test
+
+
+def test_q_and_k_share_their_tables():
+    q, k = drawn((2, 8, 5, 16), torch.float32, 1), drawn((2, 2, 5, 16), torch.float32, 2)
+    how = geometric(16).turns[0]
+    steps = geometric(16).on().tensor
+    both = [torch.empty_like(t) for t in (q, k)]
+    alone = [torch.empty_like(t) for t in (q, k)]
+    eager.rotate_qk(q, k, both[0], both[1], None, 2**40, steps, how.scale, how.lanes)
+    for x, out in zip((q, k), alone, strict=True):
+        eager.rotate(x, out, torch.arange(5) + 2**40, 0, steps, how.scale, how.lanes)
+    assert all(torch.equal(a, b) for a, b in zip(both, alone, strict=True))
+    eager.rotate_qk_(q, k, None, 2**40, steps, how.scale, how.lanes)
+    assert torch.equal(q, both[0])
+    assert torch.equal(k, both[1])
+
+
+@pytest.mark.parametrize(
+    "cos",
+    [
+        torch.ones(4, 8),  # other tokens
+        torch.ones(3, 1, 5, 8),  # other batch
+        torch.ones(5, 9),  # more lanes than x has
+        torch.ones(5, 8, dtype=torch.int64),
+        torch.ones(1, 1, 1, 5, 8),
+    ],
+    ids=lambda t: f"{tuple(t.shape)} {t.dtype}",
+)
+def test_tables_that_do_not_fit_are_refused_before_anything_is_written(cos):
+    x, out = torch.randn(2, 4, 5, 16), torch.full((2, 4, 5, 16), 7.0)
+    with pytest.raises((RuntimeError, ValueError)):
+        eager.rotate_by(x, out, cos, cos, geometric(16).turns[0].lanes)
+    assert (out == 7).all()
