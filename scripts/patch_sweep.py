@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import tiny_models
+import tiny_parts
 import torch
 
 import ropewalk
@@ -88,15 +89,15 @@ def replaced_turn(turn: Any) -> Iterator[Any]:
             module.turned = forms.turned
 
 
-def sweep_unit(unit: tiny_models.Unit | tiny_models.Alone, row: Row) -> None:
+def sweep_unit(unit: tiny_models.Unit | tiny_parts.Alone, row: Row) -> None:
     """Build one model, patch it and compare."""
     if isinstance(unit, tiny_models.Unit):
         compare(unit, row, *tiny_models.working(unit, run))
         return
     try:
-        compare(unit, row, *tiny_models.working_alone(unit, run))
+        compare(unit, row, *tiny_parts.working_alone(unit, run))
     except NothingRan:  # tables of the other kind are left alone, as they should be
-        compare(unit, row, *tiny_models.working_alone(unit, run, interleaved=True))
+        compare(unit, row, *tiny_parts.working_alone(unit, run, interleaved=True))
 
 
 class NothingRan(ValueError):
@@ -104,7 +105,7 @@ class NothingRan(ValueError):
 
 
 def compare(
-    unit: tiny_models.Unit | tiny_models.Alone, row: Row, model: Any, given: dict[str, Any]
+    unit: tiny_models.Unit | tiny_parts.Alone, row: Row, model: Any, given: dict[str, Any]
 ) -> None:
     """Outputs before and after the patch, and with the rotation left out."""
     before = run(model, given)
@@ -137,11 +138,11 @@ def sweep(file: str) -> Row:
     module = tiny_models.load(file)
     wanted = {cls.__name__ for cls in tiny_models.owners(module)}
     row = Row(file, sorted(wanted))
-    alone = [tiny_models.Alone(file, cls) for cls in tiny_models.owners(module)]
+    alone = [tiny_parts.Alone(file, cls) for cls in tiny_models.owners(module)]
     for unit in [*tiny_models.units(file), *alone]:
         if wanted <= row.ran:
             break
-        if isinstance(unit, tiny_models.Alone) and unit.model.__name__ in row.ran:
+        if isinstance(unit, tiny_parts.Alone) and unit.model.__name__ in row.ran:
             continue
         try:
             sweep_unit(unit, row)

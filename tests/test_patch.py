@@ -563,7 +563,7 @@ def test_bfloat16_is_no_less_accurate(config: Any):
     ratios = []
     for seed in range(16):
         model = llama(config, seed).to(torch.bfloat16)
-        ids = torch.randint(0, 100, (4, 48), generator=torch.Generator().manual_seed(seed))
+        ids = torch.randint(0, 100, (2, 48), generator=torch.Generator().manual_seed(seed))
         with torch.no_grad():
             true = copy.deepcopy(model).double()(ids).logits
             before = model(ids).logits.double()
@@ -571,7 +571,7 @@ def test_bfloat16_is_no_less_accurate(config: Any):
             model(ids)
             after = model(ids).logits.double()
         ratios.append(((after - true).square().mean() / (before - true).square().mean()).sqrt())
-    assert statistics.median(r.item() for r in ratios) <= 1.02
+    assert statistics.median(r.item() for r in ratios) <= 1.02, ratios
 
 
 # ---- exact tables --------------------------------------------------------------------------------
@@ -705,7 +705,7 @@ SLICE = [
     "llama4",
     "qwen2_vl",
     "dinov3_vit",
-    "sam3",
+    "edgetam_video",
     "sam2_video",
     "pe_audio",
     "roformer",

@@ -14,7 +14,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from ropewalk.kernels import rotate_by
+from ropewalk.kernels import rotate_by, rotate_qk_by
 from ropewalk.kernels.lanes import join
 from ropewalk.kernels.plain import compute_dtype
 from ropewalk.models.places import Place, here
@@ -164,7 +164,12 @@ def _by_pairs(
     if swapped:
         cos, sin = cos.transpose(-2, -3), sin.transpose(-2, -3)
         tensors = tuple(t.transpose(-2, -3) for t in tensors)
-    results = tuple(rotate_by(t, cos, sin, layout=form.layout, lane_offset=offset) for t in tensors)
+    if len(tensors) == 2:
+        results = rotate_qk_by(*tensors, cos, sin, layout=form.layout, lane_offset=offset)
+    else:
+        results = tuple(
+            rotate_by(t, cos, sin, layout=form.layout, lane_offset=offset) for t in tensors
+        )
     return tuple(t.transpose(-2, -3) for t in results) if swapped else results
 
 
