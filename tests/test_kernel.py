@@ -334,3 +334,25 @@ def test_a_million_tokens_need_no_memory_beyond_the_tensors():
     )
     grown = int(run(code).stdout)
     assert grown < 16_384, f"{grown} KiB"  # the tensors are 131,072 KiB each
+
+
+@needs_kernel
+@pytest.mark.parametrize("flush", [False, True], ids=["denormal", "flushed"])
+def test_every_float16_is_read_and_written_exactly(flush):
+    """All 65,536 of them by a rotation of no angle, and rounding to the nearest of them."""
+    every = torch.arange(2**16, dtype=torch.int32).to(torch.int16).view(torch.float16)
+    x = torch.cat([every.reshape(1, 1, -1, 32), torch.zeros(1, 1, 2**11, 32).half()], dim=-1)
+    draw = torch.Generator().manual_seed(0)
+    scales = 10.0 ** torch.randint(-9, 6, (2048, 32), generator=draw)
+    cos = torch.randn(2048, 32, generator=draw) * scales
+    torch.set_flush_denormal(flush)
+    try:
+        found = ropewalk.rotate(x, None, Spectrum([[0.0] * 32], 64))
+        rounded = ropewalk.rotate_by(torch.ones_like(x), cos, torch.zeros_like(cos))
+    finally:
+        torch.set_flush_denormal(False)
+    same = found[..., :32].contiguous().view(torch.int16).flatten()
+    numbers = ~every.isnan() & (every != 0)
+    assert torch.equal(same[numbers], every.view(torch.int16)[numbers])
+    assert torch.equal(found[..., :32].flatten().isnan(), every.isnan())
+    assert torch.equal(rounded[0, 0], torch.cat([cos, cos], dim=-1).half())

@@ -68,9 +68,9 @@ def _cache_folder() -> Path | None:
         return None
 
 
-def built() -> Iterator[Path]:
+def built(where: list[Path] | None = None) -> Iterator[Path]:
     """Libraries of these sources for this machine, in the order in which to try them."""
-    for folder in folders():
+    for folder in folders() if where is None else where:
         try:
             names = sorted(os.listdir(folder))
         except OSError:  # not there, or not for this user

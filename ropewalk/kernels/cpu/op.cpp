@@ -13,6 +13,9 @@
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
+#if defined(ROPEWALK_X86)
+#include <cpuid.h>
+#endif
 
 namespace ropewalk {
 namespace {
@@ -26,15 +29,28 @@ struct Loops {
   int64_t vector_bits;
 };
 
+#if defined(ROPEWALK_X86)
+#if !defined(ROPEWALK_WIDEST)
+#define ROPEWALK_WIDEST 512  // bits; less to test the narrower loops on a wider machine
+#endif
+constexpr int kWidest = ROPEWALK_WIDEST;
+
+// Conversions of float16, a feature that older compilers do not know by name.
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
 Loops choose() {
 #if defined(ROPEWALK_X86)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+  if (kWidest >= 512 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
     if (__builtin_cpu_supports("avx512bf16")) return {avx512_bf16::rows, avx512_bf16::fill, 512};
     return {avx512::rows, avx512::fill, 512};
   }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") &&
-      __builtin_cpu_supports("fma"))
+  if (kWidest >= 256 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+      has_f16c())
     return {avx2::rows, avx2::fill, 256};
 #endif
   return {baseline::rows, baseline::fill, 128};

@@ -7,6 +7,8 @@
 #include <utility>
 #if defined(ROPEWALK_X86)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace ropewalk {
@@ -76,8 +78,8 @@ struct Half {
 };
 
 // W 16-bit values as 32-bit ones.
-template <int W>
-inline Vector<uint32_t, W> widened(const BFloat16* p) {
+template <int W, typename E>
+inline Vector<uint32_t, W> widened(const E* p) {
   Vector<uint16_t, W> narrow;
   std::memcpy(&narrow, p, sizeof(narrow));
 #if defined(__AVX512F__)
@@ -86,6 +88,29 @@ inline Vector<uint32_t, W> widened(const BFloat16* p) {
     return bits_of<Vector<uint32_t, W>>(_mm512_cvtepu16_epi32(bits_of<__m256i>(narrow)));
 #endif
   return convert<uint32_t, W>(narrow);
+}
+
+// float16 in integer arithmetic, for processors or compilers without it: exact, and to nearest, ties
+// to even. No step gives a denormal float, so it is right with these flushed to zero too.
+template <int W, typename U>
+inline Vector<float, W> from_float16(U h) {
+  const U magnitude = h & 0x7fffu, sign = (h & 0x8000u) << 16;
+  const U normal = (magnitude << 13) + 0x38000000u;
+  const U special = (normal + 0x38000000u) | (magnitude > 0x7c00u ? U{} + 0x400000u : U{});
+  const U small = bits_of<U>(bits_of<Vector<float, W>>(magnitude | 0x3f000000u) - 0.5f);
+  const U large = magnitude < 0x7c00u ? normal : special;
+  return bits_of<Vector<float, W>>((magnitude < 0x400u ? small : large) | sign);
+}
+template <int W>
+inline Vector<uint16_t, W> to_float16(Vector<float, W> v) {
+  using U = Vector<uint32_t, W>;
+  const U u = bits_of<U>(v), magnitude = u & 0x7fffffffu, sign = (u >> 16) & 0x8000u;
+  const U normal = (magnitude + 0xfffu + ((magnitude >> 13) & 1u) - 0x38000000u) >> 13;
+  const U small = bits_of<U>(bits_of<Vector<float, W>>(magnitude) + 0.5f) - 0x3f000000u;
+  const U nan = ((magnitude >> 13) & 0x3ffu) | 0x7e00u;
+  const U special = magnitude > 0x7f800000u ? nan : U{} + 0x7c00u;
+  const U large = magnitude < 0x47800000u ? normal : special;
+  return convert<uint16_t, W>((magnitude < 0x38800000u ? small : large) | sign);
 }
 
 // What elements of type E are computed in.
@@ -117,9 +142,10 @@ inline Vector<Arithmetic<E>, W> load(const E* p) {
       return _cvtsh_ss(p->bits);
     }
 #else
-    Vector<_Float16, W> narrow;
-    std::memcpy(&narrow, p, sizeof(narrow));
-    v = convert<float, W>(narrow);
+#if defined(__aarch64__)
+    if constexpr (W == 4) return vcvt_f32_f16(vld1_f16(reinterpret_cast<const __fp16*>(p)));
+#endif
+    v = from_float16<W>(widened<W>(p));
 #endif
   }
   return v;
@@ -161,7 +187,10 @@ inline Vector<uint16_t, W> narrowed(Vector<float, W> v, Half*) {
     return _cvtss_sh(v, _MM_FROUND_TO_NEAREST_INT);
   }
 #else
-  return bits_of<Vector<uint16_t, W>>(convert<_Float16, W>(v));
+#if defined(__aarch64__)
+  if constexpr (W == 4) return bits_of<Vector<uint16_t, W>>(vcvt_f16_f32(v));
+#endif
+  return to_float16<W>(v);
 #endif
 }
 
