@@ -347,7 +347,7 @@ def test_every_float16_is_read_and_written_exactly(flush):
     cos = torch.randn(2048, 32, generator=draw) * scales
     torch.set_flush_denormal(flush)
     try:
-        found = ropewalk.rotate(x, None, Spectrum([[0.0] * 32], 64))
+        found = ropewalk.rotate(x, None, Spectrum(((0.0,) * 32,), 64))
         rounded = ropewalk.rotate_by(torch.ones_like(x), cos, torch.zeros_like(cos))
     finally:
         torch.set_flush_denormal(False)
