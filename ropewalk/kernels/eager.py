@@ -149,6 +149,8 @@ def _turn(x: Tensor, out: Tensor, cosine: Tensor, sine: Tensor, lanes: int) -> N
     first, second = slices(lanes, pairs)
     if second.stop > x.shape[-1] or out.shape != x.shape or out.dtype != x.dtype:
         raise RuntimeError("lanes or out do not fit x")
+    if x.layout is not torch.strided or out.layout is not torch.strided:
+        raise RuntimeError("x and out are strided")
     if any(t not in (1, n) for t, n in zip(cosine.shape[-2::-1], x.shape[-2::-1], strict=False)):
         raise RuntimeError("tables do not broadcast over x")
     if x is not out and 2 * pairs != x.shape[-1]:

@@ -131,10 +131,12 @@ def one(
 ) -> Tensor | None:
     """x turned into ``out`` or a fresh tensor; None, and nothing written, if not possible as is."""
     ops = _ops(x) if out is None else _ops(x, out)
-    how = None if ops is None else _rotation(x, positions, offset, spectrum, inverse)
-    if ops is None or how is None:
+    if ops is None:
         return None
     try:
+        how = _rotation(x, positions, offset, spectrum, inverse)
+        if how is None:
+            return None
         result = fresh(ops, x) if out is None else out
         ops.rotate(x, result, *how)
     except RuntimeError:
@@ -153,10 +155,12 @@ def two(
 ) -> tuple[Tensor, Tensor] | None:
     """:func:`one` for q and k in one pass: sin and cos are computed once for both."""
     ops = _ops(q, k)
-    how = None if ops is None else _rotation(q, positions, offset, spectrum, inverse)
-    if ops is None or how is None:
+    if ops is None:
         return None
     try:
+        how = _rotation(q, positions, offset, spectrum, inverse)
+        if how is None:
+            return None
         if in_place:
             ops.rotate_qk_(q, k, *how)
             _written(q, k)
