@@ -61,14 +61,13 @@ def rotate(
     if turned is not None:
         return turned
     require_tensor(x)
-    if not ordinary(x, positions, out):
-        steps = _as_steps(spectrum, x)
+    steps = _as_steps(spectrum, x)
+    tensors = (x, positions, steps.tensor, out)
+    if not ordinary(*tensors) and is_distributed(*tensors):
         require_bool(inverse)
-        tensors = (x, positions, steps.tensor, out)
-        if is_distributed(*tensors):
-            how = {"inverse": inverse, "offset": offset, "out": out}
-            return rotate_shards(rotate, x, positions, steps, **how)
-    steps, where = _checked(x, positions, spectrum, inverse, offset)
+        how = {"inverse": inverse, "offset": offset, "out": out}
+        return rotate_shards(rotate, x, positions, steps, **how)
+    steps, where = _checked(x, positions, steps, inverse, offset)
     if out is not None:
         check_out(x, out)
     turned = fused.one(x, where, steps, inverse, None, out)
