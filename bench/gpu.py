@@ -28,6 +28,7 @@ from gpu_timing import Calls, Clock, Events, Timing, measure
 from torch import Tensor
 
 import ropewalk
+from ropewalk.kernels import devices
 
 FLUSH = 256 << 20
 """Bytes written before a timed call: several times the cache of any GPU."""
@@ -41,9 +42,7 @@ def unusable() -> str | None:
     """Why there is nothing to measure here, in one line, or None."""
     if not torch.cuda.is_available():
         return "no CUDA or ROCm GPU here; `ropewalk bench rotate` measures the CPU's kernel"
-    from ropewalk.kernels.devices import gpu_kernel
-
-    found = gpu_kernel("cuda")
+    found = devices.kernel_on("cuda")
     return None if found.compiled else f"the GPU kernel is not in use: {found.name}"
 
 

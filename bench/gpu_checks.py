@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 import ropewalk
-from ropewalk.kernels import gpu, phase, sincos
+from ropewalk.kernels import gpu
+from ropewalk.kernels.angles import phase, sincos
+from ropewalk.kernels.rotate import spectrum_lanes
 from ropewalk.spectra import Spectrum, axial, geometric
-from ropewalk.spectra.lanes import spelt
+from ropewalk.spectra.lanes import Turn
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 ROUNDING = {torch.float32: 4e-7, torch.bfloat16: 2**-7, torch.float16: 2**-10, torch.float64: 4e-15}
@@ -53,7 +55,7 @@ def reference(x: Tensor, where: Tensor, spectrum: Spectrum, inverse: bool = Fals
     elif sine.dim() > 2:
         sine, cosine = sine.unsqueeze(-3), cosine.unsqueeze(-3)
     sine = -sine if inverse else sine
-    first, second = spectrum.lanes
+    first, second = spectrum_lanes(spectrum, x)
     turned = x.clone()
     a, b = x[..., first], x[..., second]
     turned[..., first] = (a * cosine - b * sine) * factor
@@ -106,7 +108,7 @@ def _angles(device: torch.device) -> Iterator[Check]:
     for dtype, bound in ((torch.float32, 1.2e-7), (torch.float64, 1e-15)):
         cos, sin = (torch.empty(1, 4096, device=device, dtype=dtype) for _ in range(2))
         one = torch.ones(1, dtype=torch.int64, device=device)
-        gpu.phase_tables_out(one, phases[None].to(device), 1.0, cos, sin)
+        gpu.phase_tables(one, phases[None].to(device), 1.0, cos, sin)
         error = max(
             (s[0].double().cpu() - e).abs().max().item()
             for s, e in zip((sin, cos), exact, strict=True)
@@ -125,9 +127,8 @@ def _values(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device, se
     return torch.randn(shape, generator=draw, dtype=torch.float64).to(device, dtype)
 
 
-def _turn(spectrum: Spectrum, x: Tensor, inverse: bool = False) -> tuple[float | bool | int, ...]:
-    turn = spectrum.turns[inverse]
-    return turn.scale, *spelt(turn.lanes)
+def _turn(spectrum: Spectrum, x: Tensor, inverse: bool = False) -> Turn:
+    return spectrum.turns[inverse]
 
 
 def _layouts(
@@ -140,12 +141,12 @@ def _layouts(
         q = _values((2, 8, tokens, spectrum.head_dim), dtype, device, 2)
         k = _values((2, 4, tokens, spectrum.head_dim), dtype, device, 3)
         outs = [torch.full_like(t, math.nan) for t in (q, k)]
-        gpu.rotate_qk_out(q, k, outs[0], outs[1], where, steps, *_turn(spectrum, q))
+        gpu.rotate_qk(q, k, outs[0], outs[1], where, 0, steps, *_turn(spectrum, q))
         errors = [
             difference(o, reference(t, where, spectrum)) for o, t in zip(outs, (q, k), strict=True)
         ]
         expected = reference(q, where, spectrum, inverse=True)
-        gpu.rotate_out(q, q, where, steps, *_turn(spectrum, q, inverse=True))
+        gpu.rotate(q, q, where, 0, steps, *_turn(spectrum, q, inverse=True))
         errors.append(difference(q, expected))
         yield Check(f"{name}, {dtype}", _worst(errors), ROUNDING[dtype])
 
@@ -168,10 +169,10 @@ def _strides(device: torch.device, tokens: int) -> Iterator[Check]:
     }
     for name, x in views.items():
         out = torch.full_like(x, math.nan)
-        gpu.rotate_out(x, out, where, steps, *_turn(spectrum, x))
+        gpu.rotate(x, out, where, 0, steps, *_turn(spectrum, x))
         yield Check(name, difference(out, reference(x, where, spectrum)), ROUNDING[dtype])
         cos, sin = spectrum.tables(where)
-        gpu.rotate_by_out(x, out.fill_(math.nan), cos, sin, 0, 32, 1)
+        gpu.rotate_by(x, out.fill_(math.nan), cos, sin, 32 << 32)
         yield Check(
             f"{name}, tables", difference(out, reference(x, where, spectrum)), ROUNDING[dtype]
         )
@@ -184,7 +185,7 @@ def _unwritten(device: torch.device) -> Iterator[Check]:
     before = memory.clone()
     x = memory[1:3, 5:38, 8:32]
     where = torch.arange(33, device=device)
-    gpu.rotate_out(x, x, where, spectrum.on(device).tensor, *_turn(spectrum, x))
+    gpu.rotate(x, x, where, 0, spectrum.on(device).tensor, *_turn(spectrum, x))
     after = memory.clone()
     after[1:3, 5:38, 11:21] = before[1:3, 5:38, 11:21]
     yield Check("nothing else is written", float((after != before).sum()), 0.0)
@@ -209,5 +210,5 @@ def _beyond_32_bits(device: torch.device, most: int) -> Check:
     x.copy_(_values((2, 32, 64), torch.bfloat16, device, 12))
     where = _places(spectrum, (32,), 13).to(device)
     expected = reference(x, where, spectrum)
-    gpu.rotate_out(x, x, where, spectrum.on(device).tensor, *_turn(spectrum, x))
+    gpu.rotate(x, x, where, 0, spectrum.on(device).tensor, *_turn(spectrum, x))
     return Check(f"offsets of {most}", difference(x, expected), ROUNDING[torch.bfloat16])

@@ -39,14 +39,14 @@ def launches(row: Row, x: Tensor, out: Tensor) -> dict[str, Callable[[Tensor], o
     """A form for the copy, one for the plan and one for each other cut."""
     steps = row.spectrum().on(x.device).tensor
     where = torch.arange(row.shape[2], device=x.device)
-    lanes = Lanes(0, row.shape[-1] // 2, 1)
+    lanes = Lanes(0, row.shape[-1] // 2, 1, False)
     known = (Operand.of(x, out),), Meta.of(where), Meta.of(steps), lanes
     planned = phases_launch(*known)
     assert planned is not None
 
     def form(cut: Plan) -> Callable[[Tensor], object]:
         prepared = Prepared(phases_launch(*known, cut), x.device)
-        return lambda x: prepared(x, out, None, None, where, steps, 1.0, 1.0)
+        return lambda x: prepared(x, out, None, None, where, 0, steps, 1.0, 1.0)
 
     others = [cut for cut in cuts(planned.job.cut, row.shape[1]) if cut != planned.job.cut]
     return {

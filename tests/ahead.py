@@ -53,7 +53,7 @@ def cases() -> Iterator[Case]:
     for dtype in DTYPES:
         for layout in LAYOUTS:
             yield Case(dtype, layout, k=(2, 8, 4096, 128))
-            yield Case(dtype, layout, tables=True)
+            yield Case(dtype, layout, k=(2, 8, 4096, 128), tables=True)
     for dtype in ("bfloat16", "float32"):
         yield Case(dtype, q=(1, 32, 1, 128), k=(1, 8, 1, 128))
     yield Case("float32", "interleaved", q=(1, 16, 512, 1024))
@@ -76,18 +76,18 @@ def launch_of(case: Case) -> tuple[Launch, list[Any]]:
             operands.append(Operand.of(tensor, tensor)._replace(in_place=False))
     tokens, head_dim = case.q[-2:]
     pairs = (case.rotary_dim or head_dim) // 2
-    lanes = Lanes(0, pairs, 1) if case.layout == "half" else Lanes(0, 1, 2)
+    lanes = Lanes(0, pairs, 1, False) if case.layout == "half" else Lanes(0, 1, 2, False)
     if case.tables:
         wide = torch.float64 if case.dtype == "float64" else torch.float32
         table = torch.empty(tokens, pairs, dtype=wide)
-        made = prepare.tables_launch(operands[0], Meta.of(table), Meta.of(table), lanes, case.cut)
-        arguments = [*pointers[:2], table, table]
+        made = prepare.tables_launch(operands, Meta.of(table), Meta.of(table), lanes, case.cut)
+        arguments = [*pointers, table, table]
     else:
         places = torch.empty((tokens, case.axes)[: 1 + (case.axes > 1)], dtype=torch.int64)
         own = (case.spectrum_heads,) if case.spectrum_heads > 1 else ()
         steps = torch.empty((*own, case.axes, pairs), dtype=torch.int64)
         made = prepare.phases_launch(operands, Meta.of(places), Meta.of(steps), lanes, case.cut)
-        arguments = [*pointers, places, steps, 1.0, 1.0]
+        arguments = [*pointers, places, 0, steps, 1.0, 1.0]
     assert made is not None
     return made, arguments
 

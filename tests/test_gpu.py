@@ -6,7 +6,6 @@ What it compiles to is the subject of test_gpu_compiled.py.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import mpmath
 import pytest
@@ -22,8 +21,9 @@ from ropewalk.kernels import gpu
 from ropewalk.kernels.gpu.meta import Lanes, Meta, Operand
 from ropewalk.kernels.gpu.plan import Plan
 from ropewalk.kernels.gpu.prepare import phases_launch
+from ropewalk.kernels.rotate import spectrum_lanes
 from ropewalk.spectra import Spectrum, geometric
-from ropewalk.spectra.lanes import spelt
+from ropewalk.spectra.lanes import Turn, number, pair_slices
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 EPS = {torch.float32: 4e-7, torch.float16: 2**-10, torch.bfloat16: 2**-7, torch.float64: 3e-15}
@@ -33,19 +33,6 @@ EPS = {torch.float32: 4e-7, torch.float16: 2**-10, torch.bfloat16: 2**-7, torch.
 def drawn(shape: tuple[int, ...], dtype: torch.dtype, seed: int = 0) -> Tensor:
     draw = torch.Generator().manual_seed(seed)
     return torch.randn(shape, generator=draw, dtype=torch.float64).to(dtype)
-
-
-class How(NamedTuple):
-    scale: float
-    negate: bool
-    first: int
-    second: int
-    lane_step: int
-
-
-def how(spectrum: Spectrum, x: Tensor, inverse: bool = False) -> How:
-    turn = spectrum.turns[inverse]
-    return How(turn.scale, *spelt(turn.lanes))
 
 
 def exact(x: Tensor, where: Tensor, spectrum: Spectrum, inverse: bool = False) -> Tensor:
@@ -62,17 +49,17 @@ def assert_turned(found: Tensor, expected: Tensor, slack: float = 0.0) -> None:
         assert error <= (EPS[found.dtype] + slack) * size  # nan is not
 
 
-def run_cut(cut: Plan, pairs: list[tuple[Tensor, Tensor]], where: Tensor, steps: Tensor, t: How):
+def run_cut(cut: Plan, pairs: list[tuple[Tensor, Tensor]], where: Tensor, steps: Tensor, t: Turn):
     """One launch of ``turn_by_phases`` cut into programs as given."""
     operands = [Operand.of(*pair) for pair in pairs]
-    lanes = Lanes(t.first, t.second, t.lane_step)
+    lanes = Lanes.of(t.lanes)
     launch = phases_launch(operands, Meta.of(where), Meta.of(steps), lanes, cut)
     if launch is None:
         return
     (q, q_out), (k, k_out) = pairs if len(pairs) == 2 else (*pairs, (None, None))
-    scales = t.scale, -t.scale if t.negate else t.scale
+    scales = t.scale, -t.scale if t.negative else t.scale
     run = getattr(kernels(), launch.kernel)[(launch.job.programs,)]
-    run(q, q_out, k, k_out, where, steps, *scales, *launch.numbers)
+    run(q, q_out, k, k_out, where, 0, steps, *scales, *launch.numbers)
 
 
 # --- sin and cos ----------------------------------------------------------------------------------
@@ -81,7 +68,7 @@ def run_cut(cut: Plan, pairs: list[tuple[Tensor, Tensor]], where: Tensor, steps:
 def tables_of(phases: Tensor, dtype: torch.dtype, scale: float = 1.0) -> tuple[Tensor, Tensor]:
     """cos and sin of given phases: they are the steps of position 1."""
     cos, sin = (torch.empty(1, phases.numel(), dtype=dtype) for _ in range(2))
-    gpu.phase_tables_out(torch.ones(1, dtype=torch.int64), phases[None], scale, cos, sin)
+    gpu.phase_tables(torch.ones(1, dtype=torch.int64), phases[None], scale, cos, sin)
     return cos[0], sin[0]
 
 
@@ -122,7 +109,7 @@ def test_phases_add_exactly_at_any_position():
     made = []
     for where in (first, second):
         made.append((torch.empty(1, 3), torch.empty(1, 3)))
-        gpu.phase_tables_out(where, steps, 1.0, *made[-1])
+        gpu.phase_tables(where, steps, 1.0, *made[-1])
     assert torch.equal(made[0][0], made[1][0])
     assert torch.equal(made[0][1], made[1][1])
     total = steps[0] * 7 + steps[1] * 3
@@ -134,7 +121,7 @@ def test_tables_have_heads_where_the_spectrum_has():
     where = torch.tensor([[1, 2, 3], [-(2**62), 5, 2**40]])
     steps = spectrum.on().tensor
     cos, sin = (torch.empty(2, 2, 3, 2, dtype=torch.float64) for _ in range(2))
-    gpu.phase_tables_out(where, steps, 1.25, cos, sin)
+    gpu.phase_tables(where, steps, 1.25, cos, sin)
     expected = spectrum.replace(attention_factor=1.25).tables(where, torch.float64)
     assert (cos - expected[0]).abs().max() < 2e-15
     assert (sin - expected[1]).abs().max() < 2e-15
@@ -159,7 +146,7 @@ def test_number_by_number(spectrum, dtype):
     where = torch.tensor([[0, 1, 131_071], [-131_071, -5, 7]])
     for inverse in (False, True):
         out = torch.full_like(x, math.nan)
-        gpu.rotate_out(x, out, where, spectrum.on().tensor, *how(spectrum, x, inverse))
+        gpu.rotate(x, out, where, 0, spectrum.on().tensor, *spectrum.turns[inverse])
         expected = loop_rotate(x, where[..., None], spectrum, inverse=inverse)
         assert_turned(out, expected, slack=131_071 * 1.8e-19)
 
@@ -224,7 +211,7 @@ def reference(x: Tensor, where: Tensor, spectrum: Spectrum, inverse: bool) -> Te
     else:
         group = x.shape[-3] // spectrum.heads
         cos, sin = cos.repeat_interleave(group, -3), sin.repeat_interleave(group, -3)
-    a, b = spectrum.lanes
+    a, b = spectrum_lanes(spectrum, x)
     turned = x.double().clone()
     first, second = x[..., a].double(), x[..., b].double()
     turned[..., a], turned[..., b] = first * cos - second * sin, first * sin + second * cos
@@ -243,9 +230,9 @@ def test_any_shape_layout_and_strides(data):
         out = x
     else:
         out = data.draw(strided(torch.full(shape, math.nan, dtype=dtype)))
-    t, steps = how(spectrum, x, inverse), spectrum.on().tensor
+    t, steps = spectrum.turns[inverse], spectrum.on().tensor
     if data.draw(st.booleans(), "as planned"):
-        gpu.rotate_out(x, out, where, steps, *t)
+        gpu.rotate(x, out, where, 0, steps, *t)
     else:
         block = data.draw(st.sampled_from([1, 2, 4, 8]))
         width = 1 << (spectrum.pairs - 1).bit_length()
@@ -266,7 +253,7 @@ def test_q_and_k_in_one_launch(data):
     outs = [torch.full(t.shape, math.nan, dtype=dtype) for t in (q, k)]
     if data.draw(st.booleans(), "k in place"):
         outs[1] = k
-    gpu.rotate_qk_out(q, k, outs[0], outs[1], where, spectrum.on().tensor, *how(spectrum, q))
+    gpu.rotate_qk(q, k, outs[0], outs[1], where, 0, spectrum.on().tensor, *spectrum.turns[False])
     for found, wanted in zip(outs, expected, strict=True):
         assert_turned(found, wanted)
 
@@ -279,7 +266,7 @@ def test_every_head_is_turned_once_whatever_its_share(shares):
     where = torch.arange(5)
     outs = [torch.full_like(t, math.nan) for t in (q, k)]
     cut = Plan(block_rows=4, block_pairs=2, shares=shares, warps=1)
-    run_cut(cut, [(q, outs[0]), (k, outs[1])], where, spectrum.on().tensor, how(spectrum, q))
+    run_cut(cut, [(q, outs[0]), (k, outs[1])], where, spectrum.on().tensor, spectrum.turns[False])
     assert_turned(outs[0], exact(q, where, spectrum))
     assert_turned(outs[1], exact(k, where, spectrum))
 
@@ -291,13 +278,13 @@ def test_unusual_strides_by_name(dtype):
     expected = exact(x, where, spectrum)
     for _, view in odd_views(x):
         out = torch.empty_like(view).fill_(math.nan)
-        gpu.rotate_out(view, out, where, spectrum.on().tensor, *how(spectrum, x))
+        gpu.rotate(view, out, where, 0, spectrum.on().tensor, *spectrum.turns[False])
         assert_turned(out, expected)
-        gpu.rotate_out(view, view, where, spectrum.on().tensor, *how(spectrum, x))
+        gpu.rotate(view, view, where, 0, spectrum.on().tensor, *spectrum.turns[False])
         assert_turned(view, expected)
     spread = drawn((2, 1, 5, 12), dtype).expand(2, 3, 5, 12)
     out = torch.full(spread.shape, math.nan, dtype=dtype)
-    gpu.rotate_out(spread, out, where, spectrum.on().tensor, *how(spectrum, x))
+    gpu.rotate(spread, out, where, 0, spectrum.on().tensor, *spectrum.turns[False])
     assert_turned(out, exact(spread, where, spectrum))
 
 
@@ -319,7 +306,7 @@ def test_nothing_else_is_written(dtype, layout, in_place):
     x = view if in_place else view.clone()
     values, before = x.clone(), bits(memory.clone())
     where = torch.arange(5)
-    gpu.rotate_out(x, view, where, spectrum.on().tensor, *how(spectrum, x))
+    gpu.rotate(x, view, where, 0, spectrum.on().tensor, *spectrum.turns[False])
     turned = slice(4 + 3, 4 + 9)
     assert_turned(view[..., 3:9], exact(values, where, spectrum)[..., 3:9])
     after = bits(memory)
@@ -333,7 +320,7 @@ def test_passing_lanes_are_copied_in_runs():
     spectrum = Spectrum(((0.5, 0.1),), 800, lane_offset=131, pairing="proportional")
     x, where = drawn((1, 2, 3, 800), torch.float32), torch.arange(3)
     out = torch.full_like(x, math.nan)
-    gpu.rotate_out(x, out, where, spectrum.on().tensor, *how(spectrum, x))
+    gpu.rotate(x, out, where, 0, spectrum.on().tensor, *spectrum.turns[False])
     assert_turned(out, exact(x, where, spectrum))
 
 
@@ -342,8 +329,8 @@ def test_bfloat16_is_the_float32_result_but_for_rounding():
     spectrum, where = geometric(32), torch.arange(40) * 10**15
     x = drawn((1, 1, 40, 32), torch.bfloat16)
     out, full = torch.empty_like(x), torch.empty(x.shape)
-    gpu.rotate_out(x, out, where, spectrum.on().tensor, *how(spectrum, x))
-    gpu.rotate_out(x.float(), full, where, spectrum.on().tensor, *how(spectrum, x))
+    gpu.rotate(x, out, where, 0, spectrum.on().tensor, *spectrum.turns[False])
+    gpu.rotate(x.float(), full, where, 0, spectrum.on().tensor, *spectrum.turns[False])
     truncated = (full.view(torch.int32) & -65536).view(torch.float32)
     assert ((out.float() == truncated) | (out == full.bfloat16())).all()
 
@@ -356,7 +343,7 @@ def test_offsets_beyond_two_to_the_31():
     x.copy_(drawn((2, 2, 8), torch.float16))
     spectrum, where = geometric(8), torch.tensor([3, 10**9])
     expected = exact(x.clone(), where, spectrum)
-    gpu.rotate_out(x, x, where, spectrum.on().tensor, *how(spectrum, x))
+    gpu.rotate(x, x, where, 0, spectrum.on().tensor, *spectrum.turns[False])
     assert_turned(x, expected)
 
 
@@ -364,12 +351,12 @@ def test_offsets_beyond_two_to_the_31():
 def test_empty_tensors(shape):
     x, spectrum = torch.zeros(shape), geometric(8)
     where = torch.arange(shape[-2])
-    gpu.rotate_out(x, torch.empty_like(x), where, spectrum.on().tensor, *how(spectrum, x))
+    gpu.rotate(x, torch.empty_like(x), where, 0, spectrum.on().tensor, *spectrum.turns[False])
     table = torch.zeros(shape[-2], 4)
-    gpu.rotate_by_out(x, torch.empty_like(x), table, table, 0, 4, 1)
+    gpu.rotate_by(x, torch.empty_like(x), table, table, 4 << 32)
     q = drawn((2, 3, shape[-2], 8), torch.float32)[: shape[0]]
     out = torch.full_like(q, math.nan)
-    gpu.rotate_qk_out(x, q, x, out, where, spectrum.on().tensor, *how(spectrum, q))
+    gpu.rotate_qk(x, q, x, out, where, 0, spectrum.on().tensor, *spectrum.turns[False])
     assert_turned(out, exact(q, where, spectrum))
 
 
@@ -381,27 +368,44 @@ def test_empty_tensors(shape):
 def test_given_tables(data):
     pairs, tokens = data.draw(st.integers(0, 9)), data.draw(st.integers(1, 9))
     layout = data.draw(st.sampled_from(["half", "interleaved"]))
-    before, after = data.draw(st.integers(0, 4)), data.draw(st.integers(0, 4))
-    lanes = (before, before + pairs, 1) if layout == "half" else (before, before + 1, 2)
+    before, after = data.draw(st.integers(0, 4)), data.draw(st.integers(1, 4))
     lead = data.draw(st.lists(st.integers(1, 2), max_size=2))
+    heads, key_heads = data.draw(st.sampled_from([(4, 4), (4, 2), (6, 2)]))
     dtype = data.draw(st.sampled_from(DTYPES))
     wide = torch.float64 if dtype == torch.float64 else torch.float32
-    x = data.draw(strided(drawn((*lead, 3, tokens, before + 2 * pairs + after), dtype)))
-    shape = (*(lead if data.draw(st.booleans()) else []), tokens, pairs)
+    width = before + 2 * pairs + after
+    q = data.draw(strided(drawn((*lead, heads, tokens, width), dtype, 3)))
+    k = data.draw(strided(drawn((*lead, key_heads, tokens, width), dtype, 4)))
+    own = data.draw(st.sampled_from([None, 1, 2]))  # heads of the tables
+    place = lead if own or data.draw(st.booleans()) else []
+    shape = (*place, *([own] if own else []), data.draw(st.sampled_from([1, tokens])), pairs)
     kind = data.draw(st.sampled_from([wide, dtype]))
     cos, sin = (data.draw(strided(drawn(shape, kind, seed))) for seed in (1, 2))
+    lanes = pair_slices(width, pairs, layout, before, "standard")
+    expected = [by_tables(x, cos, sin, lanes, own) for x in (q, k)]
+    outs = [torch.full(x.shape, math.nan, dtype=dtype) for x in (q, k)]
+    if data.draw(st.booleans(), "q and k"):
+        outs[0] = q if data.draw(st.booleans(), "in place") else outs[0]
+        gpu.rotate_qk_by(q, k, outs[0], outs[1], cos, sin, number(lanes))
+    else:
+        for x, out in zip((q, k), outs, strict=True):
+            gpu.rotate_by(x, out, cos, sin, number(lanes))
+    for found, wanted in zip(outs, expected, strict=True):
+        assert_turned(found, wanted)
+
+
+def by_tables(
+    x: Tensor, cos: Tensor, sin: Tensor, lanes: tuple[slice, slice], own: int | None
+) -> Tensor:
+    """float64, number by number of heads: head h takes the table of its group."""
     turned = x.double().clone()
-    step = lanes[2]
-    a = slice(lanes[0], lanes[0] + step * pairs, step)
-    b = slice(lanes[1], min(lanes[1] + step * pairs, x.shape[-1]), step)
-    c, s = (t.double().unsqueeze(-3) if t.dim() > 2 else t.double() for t in (cos, sin))
-    if pairs:
-        first, second = x[..., a].double(), x[..., b].double()
-        turned[..., a], turned[..., b] = first * c - second * s, first * s + second * c
-    out = x if data.draw(st.booleans()) else torch.full(x.shape, math.nan, dtype=dtype)
-    if x.shape[-1]:
-        gpu.rotate_by_out(x, out, cos, sin, *lanes)
-    assert_turned(out, turned)
+    heads = x.shape[-3]
+    for h in range(heads):
+        c, s = (t.double().select(-3, h * own // heads) if own else t.double() for t in (cos, sin))
+        a, b = (x.select(-3, h)[..., part].double() for part in lanes)
+        turned.select(-3, h)[..., lanes[0]] = a * c - b * s
+        turned.select(-3, h)[..., lanes[1]] = a * s + b * c
+    return turned
 
 
 @pytest.mark.parametrize("shape", [(5, 8), (2, 5, 8)], ids=["shared", "per sequence"])
@@ -409,7 +413,7 @@ def test_tables_side_by_side_with_wide_heads(shape):
     """Strides are counted in units of eight here."""
     x, cos, sin = (drawn(s, torch.float32, i) for i, s in enumerate([(2, 3, 5, 16), shape, shape]))
     out = torch.full_like(x, math.nan)
-    gpu.rotate_by_out(x, out, cos, sin, 0, 8, 1)
+    gpu.rotate_by(x, out, cos, sin, 8 << 32)
     c, s = (t.double().unsqueeze(-3) for t in (cos, sin))
     a, b = x.double().split(8, -1)
     assert_turned(out, torch.cat([a * c - b * s, a * s + b * c], -1))
@@ -420,5 +424,44 @@ def test_leading_dimensions_that_cannot_be_merged():
     spectrum = geometric(4)
     x, where = drawn((2, 3, 2, 2, 3, 4), torch.float64), torch.arange(12).view(2, 1, 2, 3) ** 5
     out = torch.full_like(x, math.nan)
-    gpu.rotate_out(x, out, where, spectrum.on().tensor, *how(spectrum, x))
+    gpu.rotate(x, out, where, 0, spectrum.on().tensor, *spectrum.turns[False])
     assert_turned(out, reference(x, where, spectrum, False))
+
+
+@pytest.mark.parametrize("offset", [0, -3, 1, 2**31, 2**63 - 6, -(2**63)])
+def test_positions_that_count_tokens(offset):
+    """No positions: the offset and on, for every sequence."""
+    spectrum = geometric(8, layout="interleaved")
+    q, k = drawn((2, 2, 5, 8), torch.float64, 1), drawn((2, 1, 5, 8), torch.float64, 2)
+    expected = [exact(x, torch.arange(5) + offset, spectrum) for x in (q, k)]
+    steps, turn = spectrum.on().tensor, spectrum.turns[False]
+    out = torch.full_like(q, math.nan)
+    gpu.rotate(q, out, None, offset, steps, *turn)
+    assert_turned(out, expected[0])
+    gpu.rotate_qk_(q, k, None, offset, steps, *turn)
+    assert_turned(q, expected[0])
+    assert_turned(k, expected[1])
+    flat = drawn((5, 8), torch.float64, 4)  # no heads
+    wanted = exact(flat, torch.arange(5) + offset, spectrum)
+    gpu.rotate(flat, flat, None, offset, steps, *turn)
+    assert_turned(flat, wanted)
+    one = drawn((4, 2, 1, 8), torch.float64, 3)  # one token of four sequences
+    wanted = exact(one, torch.tensor([offset]), spectrum)
+    gpu.rotate(one, one, None, offset, steps, *turn)
+    assert_turned(one, wanted)
+
+
+def test_a_result_that_cannot_be_written_is_refused():
+    """Before anything is written; and as the error that sends callers the careful way."""
+    spectrum, where = geometric(8), torch.arange(4)
+    memory = drawn((2, 9, 8), torch.float32)
+    before = memory.clone()
+    x, steps, turn = memory[:, :4], spectrum.on().tensor, spectrum.turns[False]
+    for out in (memory[:, 1:5], memory[:, 3:7]):
+        with pytest.raises(RuntimeError, match="out overlaps x"):
+            gpu.rotate(x, out, where, 0, steps, *turn)
+    with pytest.raises(RuntimeError, match="is expanded"):
+        gpu.rotate(x, torch.empty(1, 4, 8).expand(2, 4, 8), where, 0, steps, *turn)
+    assert torch.equal(memory, before)
+    gpu.rotate(x[:1], memory[1:, 5:], where, 0, steps, *turn)  # apart: memory after x
+    assert_turned(memory[1:, 5:], exact(before[:1, :4], where, spectrum))

@@ -31,7 +31,7 @@ def same(x: Meta) -> Operand:
     return Operand(x, x, False)
 
 
-HALVES = Lanes(0, 4, 1)
+HALVES = Lanes(0, 4, 1, False)
 STEPS = integers(1, 4)
 
 
@@ -78,7 +78,7 @@ def test_one_token_of_many_sequences_is_a_block_of_rows():
 def test_broadcast_strides():
     assert broadcast_strides("positions", (5,), (3,), (2, 4, 5)) == (0, 0, 3)
     assert broadcast_strides("positions", (1, 5), (9, 3), (4, 5)) == (0, 3)
-    for sizes in ((4,), (), (3, 5), (2, 4, 5, 5), (1,)):
+    for sizes in ((4,), (), (3, 5), (2, 4, 5, 5)):
         with pytest.raises(ValueError, match=r"positions of shape .* do not broadcast over .*5"):
             broadcast_strides("positions", sizes, sizes, (2, 4, 5))
 
@@ -146,7 +146,7 @@ def test_numbers_of_a_launch():
 
 def test_strides_beyond_32_bits_stay():
     x = meta(2, 64, 2**22, 128, dtype=torch.bfloat16)
-    made = phases_launch([same(x)], integers(2**22), integers(1, 64), Lanes(0, 64, 1))
+    made = phases_launch([same(x)], integers(2**22), integers(1, 64), Lanes(0, 64, 1, False))
     assert made is not None
     assert made.job.operands[0][0].rows == (8, 64 * 2**22 * 8)
     assert made.job.programs < 2**31
@@ -173,13 +173,13 @@ def test_lanes_that_pass_are_copied_only_where_they_have_to():
         ([meta(2, 3, 8, dtype=torch.int32)], integers(3), STEPS, HALVES, "int32.*real floating"),
         ([meta(2, 3, 8)], meta(3), STEPS, HALVES, r"positions are .*float32.*must be int64"),
         ([meta(2, 3, 8)], integers(3), meta(1, 4), HALVES, r"steps are .*float32.*must be int64"),
-        ([meta(2, 3, 8)], integers(4), STEPS, HALVES, r"positions of shape \(4,\)"),
+        ([meta(2, 3, 8)], integers(4), STEPS, HALVES, r"positions \(4,\) do not fit 3 tokens"),
         (
             [meta(2, 3, 8)],
             integers(3),
             integers(2, 4),
             HALVES,
-            r"positions \(3,\) do not fit steps",
+            r"positions \(3,\) do not fit 3 tokens on 2 axes",
         ),
         ([meta(2, 3, 8)], integers(3), integers(4), HALVES, r"steps \(4,\) must be"),
         (
@@ -190,9 +190,9 @@ def test_lanes_that_pass_are_copied_only_where_they_have_to():
             "2 heads are not a multiple .* 3",
         ),
         ([meta(2, 3, 6)], integers(3), STEPS, HALVES, "4 pairs .* do not fit in head_dim=6"),
-        ([meta(2, 3, 8)], integers(3), STEPS, Lanes(0, 3, 1), "do not fit"),
-        ([meta(2, 3, 9)], integers(3), STEPS, Lanes(2, 3, 2), "do not fit"),
-        ([meta(2, 3, 8)], integers(3), STEPS, Lanes(0, 4, 2), "do not fit"),
+        ([meta(2, 3, 8)], integers(3), STEPS, Lanes(0, 3, 1, False), "do not fit"),
+        ([meta(2, 3, 9)], integers(3), STEPS, Lanes(2, 3, 2, False), "do not fit"),
+        ([meta(2, 3, 8)], integers(3), STEPS, Lanes(0, 4, 2, False), "do not fit"),
         ([meta(2, 3, 8), meta(2, 4, 8)], integers(3), STEPS, HALVES, "differ in heads alone"),
         ([meta(2, 2, 3, 8), meta(2, 3, 8)], integers(3), STEPS, HALVES, "differ in heads alone"),
     ],
@@ -216,7 +216,7 @@ def test_a_result_must_be_like_x():
 
 
 def test_tables_must_fit():
-    x = same(meta(2, 2, 3, 8))
+    x = [same(meta(2, 2, 3, 8))]
     for cos, sin, message in (
         (meta(3, 4), meta(3, 3), r"cos \(3, 4\) and sin \(3, 3\)"),
         (meta(4), meta(4), "must both be"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +14,7 @@ from torch import Tensor
 
 import ropewalk
 from ropewalk.kernels import devices, eager, fused, gpu, native, phases
-from ropewalk.kernels.gpu import launch, operators
+from ropewalk.kernels.gpu import launch
 from ropewalk.spectra import Spectrum, axial, geometric
 
 HOPPER = torch.device("cuda", 1)
@@ -28,20 +30,18 @@ def calls(monkeypatch) -> list[str]:
     """CPU tensors go to the GPU kernel while the test runs; the names of its operators in turn."""
     seen: list[str] = []
 
-    def noted(name: str):
-        function = getattr(gpu, name)
-
+    def noted(name: str) -> Callable[..., None]:
         def run(*arguments: Any) -> None:
+            getattr(gpu, name)(*arguments)
             seen.append(name)
-            function(*arguments)
 
         return run
 
-    for name in ("rotate_out", "rotate_qk_out", "rotate_by_out", "phase_tables_out", "advise"):
-        monkeypatch.setattr(gpu, name, noted(name))
-    on_gpu = native.Kernel(operators, "gpu", compiled=True)
-    monkeypatch.setattr(fused, "operators", lambda x: operators)
-    monkeypatch.setattr(phases, "kernel_on", lambda device_type: on_gpu)
+    names = [name for name in gpu.__all__ if name.islower()]
+    ops = SimpleNamespace(**{name: noted(name) for name in names})
+    monkeypatch.setattr(fused, "operators", lambda x: ops)
+    kernel = devices.Kernel(ops, "interpreted", compiled=True)
+    monkeypatch.setattr(phases, "kernel_on", lambda device_type: kernel)
     return seen
 
 
@@ -52,6 +52,8 @@ WHERE = torch.tensor([[4, -1, 2**40], [0, 7, 3]])
 X = drawn(2, 3, 3, 8)
 TURNED = ropewalk.rotate(X, WHERE, SPECTRUM)
 BACK = ropewalk.rotate(X, WHERE, SPECTRUM, inverse=True)
+SHORT = ropewalk.rotate(X, WHERE[:1].short(), SPECTRUM)
+COUNTED = ropewalk.rotate(X, torch.arange(5, 8), SPECTRUM)
 """By the CPU's kernel, before any test sends CPU tensors elsewhere."""
 
 
@@ -63,27 +65,53 @@ def test_every_public_form(calls):
     assert close(ropewalk.rotate(X, WHERE, SPECTRUM), TURNED)
     assert close(ropewalk.rotate(X, WHERE, SPECTRUM, inverse=True), BACK)
     assert close(ropewalk.rotate_(X.clone(), WHERE, SPECTRUM), TURNED)
+    assert close(ropewalk.rotate(X, WHERE[:1, :].short(), SPECTRUM), SHORT)  # converted first
     cache = torch.full((2, 3, 9, 8), 7.0, dtype=torch.float64)
     ropewalk.rotate(X, WHERE, SPECTRUM, out=cache[:, :, 2:5])
     assert close(cache[:, :, 2:5], TURNED)
     assert (cache[:, :, [0, 1, 5, 6, 7, 8]] == 7).all()
-    assert calls == ["rotate_out"] * 4
+    assert close(ropewalk.rotate(X, None, SPECTRUM, offset=5), COUNTED)
+    assert calls == ["rotate"] * 6
 
 
 def test_q_and_k_go_together(calls):
     q, k = X, X[:, :1].contiguous()
-    both = ropewalk.rotate_qk(q, k, WHERE, SPECTRUM)
-    assert close(both[0], TURNED)
-    assert close(both[1], TURNED[:, :1])
-    assert calls == ["rotate_qk_out"]
+    for both in (
+        ropewalk.rotate_qk(q, k, WHERE, SPECTRUM),
+        ropewalk.rotate_qk_(q.clone(), k.clone(), WHERE, SPECTRUM),
+    ):
+        assert close(both[0], TURNED)
+        assert close(both[1], TURNED[:, :1])
+    assert calls == ["rotate_qk", "rotate_qk_"]
 
 
 def test_given_tables(calls):
     cos, sin = SPECTRUM.tables(WHERE, torch.float64)
-    options = {"layout": "interleaved", "lane_offset": 1}
+    options: Any = {"layout": "interleaved", "lane_offset": 1}
     assert close(ropewalk.rotate_by(X, cos, sin, **options), TURNED)
     assert close(ropewalk.rotate_by_(X.clone(), cos, sin, **options), TURNED)
-    assert calls == ["phase_tables_out", "rotate_by_out", "rotate_by_out"]
+    headed = ropewalk.rotate_by(X, cos.unsqueeze(1), sin.unsqueeze(1), **options)
+    assert close(headed, TURNED)
+    assert calls == ["phase_tables", "rotate_by", "rotate_by", "rotate_by"]
+
+
+def test_what_the_kernel_refuses_goes_the_careful_way(calls):
+    """An overlapping result: turned by plain arithmetic, as without the kernel."""
+    memory = drawn(2, 3, 4, 8, seed=5)
+    wanted = ropewalk.rotate(memory[:, :, :3].clone(), WHERE, SPECTRUM)
+    calls.clear()
+    ropewalk.rotate(memory[:, :, :3], WHERE, SPECTRUM, out=memory[:, :, 1:])
+    assert close(memory[:, :, 1:], wanted)
+    assert "rotate" not in calls
+
+
+def test_a_failed_launch_is_no_reason_to_go_another_way(calls, monkeypatch):
+    def broken():
+        raise RuntimeError("illegal address")
+
+    monkeypatch.setattr(launch, "kernels", broken)
+    with pytest.raises(gpu.LaunchError, match="illegal address"):
+        ropewalk.rotate(X, WHERE, SPECTRUM)
 
 
 def test_derivatives_of_any_order(calls):
@@ -103,7 +131,7 @@ def test_derivatives_of_any_order(calls):
         (gradient,) = torch.autograd.grad(y, x, cotangent)
         assert (y * cotangent).sum().item() == pytest.approx((x * gradient).sum().item(), rel=1e-13)
         assert len(calls) == 2
-        assert set(calls) <= {"rotate_out", "rotate_by_out"}
+        assert set(calls) <= {"rotate", "rotate_by", "advise"}
     small, at = X[:1, :1, :1].clone().requires_grad_(), WHERE[:1, :1]
     assert torch.autograd.gradgradcheck(lambda y: ropewalk.rotate(y, at, SPECTRUM), (small,))
 
@@ -115,7 +143,7 @@ def test_gradients_with_a_spectrum_of_axes_and_heads(calls):
         y = ropewalk.rotate(x, where, spectrum)
         (gradient,) = torch.autograd.grad(y, x, y.detach())
         assert close(gradient, X)  # a rotation's transpose undoes it
-    assert calls.count("rotate_out") == 4
+    assert calls.count("rotate") == 4
 
 
 # --- which kernel ---------------------------------------------------------------------------------
@@ -124,79 +152,63 @@ def test_gradients_with_a_spectrum_of_axes_and_heads(calls):
 @pytest.fixture
 def unknown():
     """No kernel of a GPU has been looked for yet."""
-    devices.gpu_kernel.cache_clear()
+    devices._gpu_kernel.cache_clear()
     yield
-    devices.gpu_kernel.cache_clear()
+    devices._gpu_kernel.cache_clear()
 
 
 def test_each_device_has_its_kernel(unknown):
-    found = devices.kernel_on("cuda")
-    assert found.ops is operators
-    assert found.compiled
-    assert found.name == f"gpu (Triton {devices._triton_version()})"
-    for other in ("mps", "hpu"):
+    assert devices.kernel_on("cuda").ops is gpu
+    assert devices.kernel_on("cuda").compiled
+    assert devices.kernel_on("cuda").name == f"gpu (Triton {devices._triton_version()})"
+    for other in ("mps", "meta", "hpu"):
         assert devices.kernel_on(other).ops is eager
-    assert devices.kernel_on("cpu") is devices.kernel()
-    assert devices.operators(torch.zeros(1)) is devices.kernel().ops
+        assert not devices.kernel_on(other).compiled
+    assert devices.kernel_on("cpu") is native.kernel()
+    assert devices.operators(X) is native.kernel().ops
+    assert devices.operators(X.to("meta")) is eager
 
 
-@pytest.mark.parametrize("module", [operators, eager], ids=["triton", "pytorch"])
-def test_operators_are_those_of_the_cpu(module):
-    """The same names and arguments, so that one autograd function serves all."""
-    if not devices.kernel().compiled:
-        pytest.skip("no C++ kernel here")
+def test_operators_are_those_of_the_cpu():
+    """The same names and arguments in the same order, so that one caller serves both."""
     for name in native.Operators.__annotations__:
-        if name == "phase_tables" and module is eager:
-            continue
-        schema = getattr(torch.ops.ropewalk_cpu, name).default._schema
-        assert getattr(module, name).__code__.co_argcount == len(schema.arguments), name
+        found = inspect.signature(getattr(gpu, name)).parameters
+        if name != "phase_tables":  # which eager operations leave to the plain form
+            assert len(found) == len(inspect.signature(getattr(eager, name)).parameters), name
 
 
-def test_without_triton_pytorch_serves_and_says_why(unknown, monkeypatch):
+def test_without_triton_pytorch_runs_and_the_name_says_why(unknown, monkeypatch):
     def missing():
         raise ImportError("no Triton here")
 
     monkeypatch.setattr(devices, "kernels", missing)
-    found = devices.kernel_on("cuda")
-    assert found.ops is eager
-    assert found.name.startswith("gpu: PyTorch; pip install 'ropewalk[gpu]'")
-    assert "no Triton here" in found.name
+    assert devices.kernel_on("cuda").ops is eager
+    name = devices.kernel_on("cuda").name
+    assert name.startswith("gpu: PyTorch; pip install 'ropewalk[gpu]'")
+    assert "no Triton here" in name
 
 
-def test_the_kernel_can_be_left_out(unknown, monkeypatch):
-    monkeypatch.setenv("ROPEWALK_KERNEL", "reference")
-    assert devices.kernel_on("cuda").ops is None
-    assert "as ROPEWALK_KERNEL asks" in devices.gpu_kernel("cuda").name
+@pytest.mark.parametrize(("asked", "ops"), [("reference", None), ("pytorch", eager), ("cpu", gpu)])
+def test_the_kernel_can_be_left_out(unknown, monkeypatch, asked, ops):
+    monkeypatch.setenv("ROPEWALK_KERNEL", asked)
+    assert devices.kernel_on("cuda").ops is ops
+    assert (asked in devices.kernel_on("cuda").name) == (ops is not gpu)
 
 
 @pytest.mark.parametrize("has", [True, False])
-def test_a_gpu_without_float64_has_pytorch(unknown, monkeypatch, has):
+def test_a_gpu_without_float64_has_no_kernel(unknown, monkeypatch, has):
     monkeypatch.setattr(torch.xpu, "get_device_capability", lambda: {"has_fp64": has})
-    assert devices.kernel_on("xpu").compiled == has
-
-
-def test_what_does_not_fit_goes_the_careful_way(calls):
-    with pytest.raises(ValueError, match="do not broadcast"):
-        ropewalk.rotate(X, torch.zeros(5, 3, dtype=torch.int64), SPECTRUM)
-    narrow = ropewalk.rotate(X, WHERE.to(torch.int64).clamp(-1, 9).to(torch.int32), SPECTRUM)
-    assert close(narrow, ropewalk.rotate(X, WHERE.clamp(-1, 9), SPECTRUM))
-    cos, sin = drawn(2, 3, 3, 3, seed=1), drawn(2, 3, 3, 3, seed=2)
-    how = {"layout": "interleaved", "lane_offset": 1}
-    found = ropewalk.rotate_by(X, cos, sin, **how)
-    each = [
-        ropewalk.rotate_by(X[:, h : h + 1], cos[:, h : h + 1], sin[:, h : h + 1], **how)
-        for h in range(3)
-    ]
-    assert close(found, torch.cat(each, dim=1))
+    assert devices.kernel_on("xpu").ops is (gpu if has else eager)
 
 
 def test_active_names_the_gpu_kernel_where_there_is_a_gpu(unknown, monkeypatch):
     assert "Triton" not in devices.active() or torch.cuda.is_available()
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: HOPPER)
-    assert devices.active() == f"{devices.kernel().name}; {devices.gpu_kernel('cuda').name}"
+    both = native.kernel().name, devices.kernel_on("cuda").name
+    assert devices.active() == "; ".join(both)
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("mps"))
-    assert devices.active() == devices.kernel().name
+    assert devices.active() == both[0]
 
 
 # --- launching ------------------------------------------------------------------------------------
@@ -241,7 +253,7 @@ def test_a_compiled_kernel_is_kept_for_the_same_shapes_and_places(recorder):
     memory = torch.zeros(1000)
 
     def turn(x: Tensor, where: Tensor) -> str:
-        gpu.rotate_out(x, torch.zeros_like(x), where, steps, 1.0, False, 0, 4, 1)
+        gpu.rotate(x, torch.zeros_like(x), where, 0, steps, 1.0, 4 << 32)
         kind, grid, arguments = recorder.seen[-1]
         assert len(grid) == (3 if kind == "compiled" else 1)
         assert arguments == len(kernels().turn_by_phases.arg_names)
@@ -291,6 +303,6 @@ def test_tables_must_be_contiguous_and_fit():
         (good.half(), good.half(), "float32 or float64"),
         (torch.empty(4, 3).T, good, "contiguous"),
     ):
-        with pytest.raises(ValueError, match=message):
-            gpu.phase_tables_out(where, steps, 1.0, cos, sin)
-    gpu.phase_tables_out(where[:0], steps, 1.0, good[:0], good[:0])
+        with pytest.raises(gpu.Misfit, match=message):
+            gpu.phase_tables(where, steps, 1.0, cos, sin)
+    gpu.phase_tables(where[:0], steps, 1.0, good[:0], good[:0])

@@ -9,42 +9,45 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ropewalk.kernels import eager
-from ropewalk.kernels.gpu import operators as triton
+from ropewalk.kernels import eager, gpu, native
 from ropewalk.kernels.gpu.launch import kernels
-from ropewalk.kernels.native import Kernel, kernel, wanted
+from ropewalk.kernels.native import Kernel
 
+_GPUS = ("cuda", "xpu")
 _REMEDY = "pip install 'ropewalk[gpu]' brings Triton"
-_GPUS = frozenset({"cuda", "xpu"})
 
 
 def operators(x: Tensor) -> Any:
-    """The operators for tensors where x is; None where the reference is asked for."""
-    return kernel().ops if x.is_cpu else kernel_on(x.device.type).ops
+    """The operators for tensors where x is, as :class:`ropewalk.kernels.native.Operators`."""
+    return native.kernel().ops if x.is_cpu else kernel_on(x.device.type).ops
 
 
 def kernel_on(device_type: str) -> Kernel:
-    """The kernel for tensors on devices of this type."""
+    """The kernel for a type of device, such as "cuda"."""
     if device_type == "cpu":
-        return kernel()
-    return gpu_kernel(device_type) if device_type in _GPUS else Kernel(eager, "PyTorch")
+        return native.kernel()
+    return _gpu_kernel(device_type) if device_type in _GPUS else _elsewhere()
 
 
 @cache
-def gpu_kernel(device_type: str) -> Kernel:
-    """The kernel on GPUs of this process; looked for at the first rotation there."""
-    asked = wanted()
-    if asked == "reference":
-        return Kernel(None, "gpu: reference (PyTorch), as ROPEWALK_KERNEL asks")
-    if asked == "pytorch":
-        return Kernel(eager, "gpu: PyTorch, as ROPEWALK_KERNEL asks")
+def _elsewhere() -> Kernel:
+    return Kernel(eager, "PyTorch")
+
+
+@cache
+def _gpu_kernel(device_type: str) -> Kernel:
+    """Looked for at the first rotation there."""
+    wanted = native.wanted()
+    if wanted in ("reference", "pytorch"):
+        ops = None if wanted == "reference" else eager
+        return Kernel(ops, f"gpu: {wanted}, as ROPEWALK_KERNEL asks")
     if device_type == "xpu" and not torch.xpu.get_device_capability().get("has_fp64", False):
         return Kernel(eager, "gpu: PyTorch; the kernel needs a device with float64")
     try:
         kernels()
     except (ImportError, OSError) as error:
         return Kernel(eager, f"gpu: PyTorch; {_REMEDY} ({error})")
-    return Kernel(triton, f"gpu (Triton {_triton_version()})", compiled=True)
+    return Kernel(gpu, f"gpu (Triton {_triton_version()})", compiled=True)
 
 
 def _triton_version() -> str:
@@ -58,9 +61,9 @@ def _triton_version() -> str:
 
 def active() -> str:
     """The kernels that rotations run on: on the CPU, and on the GPU where there is one."""
-    names = [kernel().name]
+    names = [native.kernel().name]
     if torch.accelerator.is_available():
         accelerator = torch.accelerator.current_accelerator()
         if accelerator is not None and accelerator.type in _GPUS:
-            names.append(gpu_kernel(accelerator.type).name)
+            names.append(kernel_on(accelerator.type).name)
     return "; ".join(names)

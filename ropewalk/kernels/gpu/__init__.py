@@ -1,14 +1,28 @@
-"""The GPU kernel, in Triton: the semantics of the C++ one, for CUDA, ROCm and XPU tensors.
+"""The GPU kernel, in Triton: the operators of the C++ one, for CUDA, ROCm and XPU tensors.
 
 Importing this does not load Triton; the first rotation on a GPU does.
 """
 
 from ropewalk.kernels.gpu.launch import (
+    LaunchError,
     advise,
-    phase_tables_out,
-    rotate_by_out,
-    rotate_out,
-    rotate_qk_out,
+    phase_tables,
+    rotate,
+    rotate_by,
+    rotate_qk,
+    rotate_qk_,
+    rotate_qk_by,
 )
+from ropewalk.kernels.gpu.misfit import Misfit
 
-__all__ = ["advise", "phase_tables_out", "rotate_by_out", "rotate_out", "rotate_qk_out"]
+__all__ = [
+    "LaunchError",
+    "Misfit",
+    "advise",
+    "phase_tables",
+    "rotate",
+    "rotate_by",
+    "rotate_qk",
+    "rotate_qk_",
+    "rotate_qk_by",
+]

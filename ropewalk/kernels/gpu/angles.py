@@ -95,7 +95,7 @@ def _cosine_64(z):
     return (((tail * z - 1 / 3628800) * z + 1 / 40320) * z - 1 / 720) * z + 1 / 24
 
 
-@triton.jit(do_not_specialize=["count", "tokens", "spectrum_heads"])
+@triton.jit(do_not_specialize=["count", "tokens", "own_heads"])
 def make_tables(
     positions,
     steps,
@@ -104,21 +104,21 @@ def make_tables(
     scale: tl.float64,
     count,
     tokens,
-    spectrum_heads,
+    own_heads,
     AXES: tl.constexpr,
     PAIRS: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_PAIRS: tl.constexpr,
 ):
-    """cos and sin ``[..., spectrum heads, tokens, pairs]`` of ``count`` places; all contiguous."""
-    own = tl.program_id(0) % spectrum_heads
-    block = (tl.program_id(0) // spectrum_heads).to(tl.int64)
+    """cos and sin ``[..., heads, tokens, pairs]`` of ``count`` places; all contiguous."""
+    own = tl.program_id(0) % own_heads
+    block = (tl.program_id(0) // own_heads).to(tl.int64)
     place = block * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)[:, None]
     pair = tl.arange(0, BLOCK_PAIRS)[None, :]
     rows, pairs = place < count, pair < PAIRS
     rates = steps + own * (AXES * PAIRS) + pair
     phase = phases(positions + place * AXES, 1, rows, rates, pairs, AXES, PAIRS)
     sine, cosine = sincos(phase, cos.dtype.element_ty == tl.float64)
-    at = ((place // tokens * spectrum_heads + own) * tokens + place % tokens) * PAIRS + pair
+    at = ((place // tokens * own_heads + own) * tokens + place % tokens) * PAIRS + pair
     tl.store(cos + at, scaled(cosine, scale), mask=rows & pairs)
     tl.store(sin + at, scaled(sine, scale), mask=rows & pairs)

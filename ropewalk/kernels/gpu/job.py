@@ -42,11 +42,12 @@ class Strides(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Positions or a table over the rows: strides of ``rows`` and of its last dimension."""
+    """Positions or a table over the rows: strides of ``rows``, heads and the last dimension."""
 
     rows: tuple[int, ...]
     lane: int
-    is_table: bool
+    head: int = 0
+    is_table: bool = False
 
 
 class Job(NamedTuple):
@@ -57,9 +58,8 @@ class Job(NamedTuple):
     programs: int
     sizes: tuple[int, ...]
     operands: tuple[tuple[Strides, Strides, int], ...]
-    """Of each: strides of x and out, heads of one spectrum head."""
+    """Of each: strides of x and out, heads that share their angles."""
     sources: tuple[Strides, ...]
-    spectrum_heads: int
 
 
 class Launch(NamedTuple):
@@ -76,11 +76,14 @@ def job_of(
     lanes: Lanes,
     pairs: int,
     axes: int,
-    spectrum_heads: int,
+    own: int,
     processors: int,
     cut: Plan | None = None,
 ) -> Job | None:
-    """The launch that turns ``operands``, or None if they are empty."""
+    """The launch that turns ``operands``, or None if they are empty.
+
+    ``own`` is the number of heads with angles of their own, each for a group of heads of x.
+    """
     x = operands[0].x
     head_dim = x.shape[-1]
     passing = lanes.passing(pairs, head_dim)
@@ -91,18 +94,20 @@ def job_of(
     rows = rows_of(
         x.before, [*(t.strides_before for t in tensors), *(source.rows for source in sources)]
     )
-    own, others = rows.strides[: len(tensors)], rows.strides[len(tensors) :]
-    tables = [s for source, s in zip(sources, others, strict=True) if source.is_table]
+    mine, others = rows.strides[: len(tensors)], rows.strides[len(tensors) :]
+    tables = [
+        (source.head, *s) for source, s in zip(sources, others, strict=True) if source.is_table
+    ]
     unit = common_unit(
-        [*(t.head_stride for t in tensors), *(stride for s in (*own, *tables) for stride in s)]
+        [*(t.head_stride for t in tensors), *(stride for s in (*mine, *tables) for stride in s)]
     )
     copies = passing > 0 and not all(operand.in_place for operand in operands)
     size = x.dtype.itemsize
     cut = cut or plan(
         rows.inner,
         rows.outer,
-        heads // spectrum_heads,
-        spectrum_heads,
+        heads // own,
+        own,
         pairs,
         passing if copies else 0,
         size,
@@ -126,20 +131,21 @@ def job_of(
     )
     in_units = [
         Strides(t.strides[-1], t.head_stride // unit, tuple(stride // unit for stride in s))
-        for t, s in zip(tensors, own, strict=True)
+        for t, s in zip(tensors, mine, strict=True)
     ]
     return Job(
         how,
         cut,
-        -(-rows.inner // cut.block_rows) * rows.outer * spectrum_heads * cut.shares,
+        -(-rows.inner // cut.block_rows) * rows.outer * own * cut.shares,
         rows.sizes,
         tuple(
-            (in_units[2 * i], in_units[2 * i + 1], operand.x.heads // spectrum_heads)
+            (in_units[2 * i], in_units[2 * i + 1], operand.x.heads // own)
             for i, operand in enumerate(operands)
         ),
         tuple(
-            Strides(source.lane, 0, tuple(n // unit for n in s) if source.is_table else s)
+            Strides(source.lane, source.head // unit, tuple(n // unit for n in s))
+            if source.is_table
+            else Strides(source.lane, 0, s)
             for source, s in zip(sources, others, strict=True)
         ),
-        spectrum_heads,
     )

@@ -1,4 +1,5 @@
-"""The operators of the GPU kernel: what the C++ operators do, launched on x's device and stream.
+"""The operators of the GPU kernel: those of :class:`ropewalk.kernels.native.Operators`, launched on
+the device and stream of x.
 
 Under ``TRITON_INTERPRET=1`` they take CPU tensors too. What follows from shapes and strides is
 kept, the compiled kernel too, so that a decoded token does not wait for Python.
@@ -16,8 +17,9 @@ from torch import Tensor
 
 from ropewalk.kernels.gpu.job import Launch
 from ropewalk.kernels.gpu.meta import Lanes, Meta, Operand
+from ropewalk.kernels.gpu.misfit import check
 from ropewalk.kernels.gpu.plan import THREADS, power_of_two
-from ropewalk.kernels.gpu.prepare import check, check_integers, phases_launch, tables_launch
+from ropewalk.kernels.gpu.prepare import check_integers, phases_launch, tables_launch
 
 KEPT = 4096
 """Launches that differ in shapes, strides or lanes; the least used one makes room."""
@@ -25,97 +27,117 @@ _OPTIONS = {"enable_fp_fusion": True}
 """Said aloud: Triton is about to change its default."""
 
 
-def rotate_out(
+def rotate(
     x: Tensor,
     out: Tensor,
-    positions: Tensor,
+    positions: Tensor | None,
+    offset: int,
     steps: Tensor,
     scale: float,
-    negate: bool,
-    first: int,
-    second: int,
-    lane_step: int,
+    lanes: int,
 ) -> None:
     """``out`` = x turned by Σ position · step.
 
     Args:
         x, out: ``[..., heads, tokens, head_dim]``, alike in shape and dtype; out is x itself, or
             memory apart from it.
-        positions: int64 ``[..., tokens]``, or ``[..., tokens, axes]`` if there are several axes.
-        steps: int64 ``[axes, pairs]`` or ``[spectrum heads, axes, pairs]``.
+        positions: int64 ``[..., tokens]``, or ``[..., tokens, axes]`` if there are several axes;
+            None means ``offset`` … offset + tokens − 1.
+        offset: see positions.
+        steps: int64 ``[axes, pairs]`` or ``[heads, axes, pairs]``.
         scale: multiplies cos and sin.
-        negate: turn by the negative angle.
-        first, second, lane_step: pair c is lanes ``first + c·lane_step``, ``second + c·lane_step``.
+        lanes: the number of :class:`ropewalk.spectra.lanes.Turn`.
 
     Raises:
-        ValueError: sizes, dtypes or devices do not fit.
+        Misfit: sizes, dtypes, devices or memory do not fit; nothing is written.
         ImportError: Triton is not installed.
     """
-    _by_phases(((x, out),), positions, steps, scale, negate, Lanes(first, second, lane_step))
+    operands = (Operand.of(x, out),)
+    _by_phases(operands, (x, out, None, None), positions, offset, steps, scale, lanes)
 
 
-def rotate_qk_out(
+def rotate_qk(
     q: Tensor,
     k: Tensor,
     q_out: Tensor,
     k_out: Tensor,
-    positions: Tensor,
+    positions: Tensor | None,
+    offset: int,
     steps: Tensor,
     scale: float,
-    negate: bool,
-    first: int,
-    second: int,
-    lane_step: int,
+    lanes: int,
 ) -> None:
-    """:func:`rotate_out` of q and k in one launch; they may differ in heads and strides."""
-    both = ((q, q_out), (k, k_out))
-    _by_phases(both, positions, steps, scale, negate, Lanes(first, second, lane_step))
+    """:func:`rotate` of q and k in one launch; they may differ in heads and strides."""
+    operands = Operand.of(q, q_out), Operand.of(k, k_out)
+    _by_phases(operands, (q, q_out, k, k_out), positions, offset, steps, scale, lanes)
+
+
+def rotate_qk_(
+    q: Tensor,
+    k: Tensor,
+    positions: Tensor | None,
+    offset: int,
+    steps: Tensor,
+    scale: float,
+    lanes: int,
+) -> None:
+    """:func:`rotate_qk` in place."""
+    rotate_qk(q, k, q, k, positions, offset, steps, scale, lanes)
 
 
 def _by_phases(
-    tensors: tuple[tuple[Tensor, Tensor], ...],
-    positions: Tensor,
+    operands: tuple[Operand, ...],
+    pointers: tuple[Tensor | None, ...],
+    positions: Tensor | None,
+    offset: int,
     steps: Tensor,
     scale: float,
-    negate: bool,
-    lanes: Lanes,
+    lanes: int,
 ) -> None:
     steps = steps.contiguous()
-    kept = _kept_phases(
-        tuple(Operand.of(*pair) for pair in tensors), Meta.of(positions), Meta.of(steps), lanes
+    where = None if positions is None else Meta.of(positions)
+    signed = float(-scale if lanes & 1 else scale)
+    _kept_phases(operands, where, Meta.of(steps), lanes)(
+        *pointers, positions, offset, steps, float(scale), signed
     )
-    (q, q_out), (k, k_out) = tensors if len(tensors) == 2 else (*tensors, (None, None))
-    kept(q, q_out, k, k_out, positions, steps, float(scale), float(-scale if negate else scale))
 
 
-def rotate_by_out(
-    x: Tensor, out: Tensor, cos: Tensor, sin: Tensor, first: int, second: int, lane_step: int
-) -> None:
-    """``out`` = x turned by tables ``[..., tokens, pairs]`` that all heads share.
+def rotate_by(x: Tensor, out: Tensor, cos: Tensor, sin: Tensor, lanes: int) -> None:
+    """``out`` = x turned by tables ``[..., tokens or 1, pairs]`` that all heads share.
 
-    Tables may have any real floating dtype and any strides.
+    With as many dimensions as x they have a head dimension: 1, or one that divides x's. Tables may
+    have any real floating dtype and any strides.
 
     Raises:
-        ValueError, ImportError: as :func:`rotate_out`.
+        Misfit, ImportError: as :func:`rotate`.
     """
-    lanes = Lanes(first, second, lane_step)
-    _kept_tables(Operand.of(x, out), Meta.of(cos), Meta.of(sin), lanes)(x, out, cos, sin)
+    operands = (Operand.of(x, out),)
+    kept = _kept_tables(operands, Meta.of(cos), Meta.of(sin), lanes)
+    kept(x, out, None, None, cos, sin)
 
 
-def phase_tables_out(
-    positions: Tensor, steps: Tensor, scale: float, cos: Tensor, sin: Tensor
+def rotate_qk_by(
+    q: Tensor, k: Tensor, q_out: Tensor, k_out: Tensor, cos: Tensor, sin: Tensor, lanes: int
 ) -> None:
-    """cos and sin ``[..., spectrum heads?, tokens, pairs]`` of the phases, by the same arithmetic.
+    """:func:`rotate_by` of q and k in one launch."""
+    operands = Operand.of(q, q_out), Operand.of(k, k_out)
+    kept = _kept_tables(operands, Meta.of(cos), Meta.of(sin), lanes)
+    kept(q, q_out, k, k_out, cos, sin)
+
+
+def phase_tables(positions: Tensor, steps: Tensor, scale: float, cos: Tensor, sin: Tensor) -> None:
+    """cos and sin ``[..., heads?, tokens, pairs]`` of the phases, by the same arithmetic.
 
     Raises:
-        ValueError: not contiguous, or sizes, dtypes or devices that do not fit.
+        Misfit: not contiguous, or sizes, dtypes or devices that do not fit.
         ImportError: Triton is not installed.
     """
-    check_integers(Meta.of(positions), Meta.of(steps), cos.device)
+    check_integers("positions", Meta.of(positions), cos.device)
+    check_integers("steps", Meta.of(steps), cos.device)
     axes, pairs = steps.shape[-2:]
-    spectrum_heads = steps.shape[0] if steps.dim() == 3 else 1
+    own = steps.shape[0] if steps.dim() == 3 else 1
     places = positions.numel() // max(axes, 1)
-    fits = cos.shape == sin.shape and cos.numel() == places * spectrum_heads * pairs
+    fits = cos.shape == sin.shape and cos.numel() == places * own * pairs
     check(
         fits and cos.dtype == sin.dtype and cos.dtype in (torch.float32, torch.float64),
         f"cos {Meta.of(cos)} and sin {Meta.of(sin)} do not fit positions "
@@ -127,11 +149,10 @@ def phase_tables_out(
     )
     if cos.numel() == 0:
         return
-    numbers = places, positions.shape[-1 if axes == 1 else -2], spectrum_heads
+    numbers = places, positions.shape[-1 if axes == 1 else -2], own
     block_pairs = power_of_two(pairs)
     block_rows = min(power_of_two(places), max(1, 4 * THREADS // block_pairs))
-    programs = -(-places // block_rows) * spectrum_heads
-    make = kernels().make_tables[(programs,)]
+    make = kernels().make_tables[(-(-places // block_rows) * own,)]
     with _on(positions.device):
         tensors = positions, steps, cos, sin
         make(*tensors, float(scale), *numbers, axes, pairs, block_rows, block_pairs, **_OPTIONS)
@@ -139,6 +160,10 @@ def phase_tables_out(
 
 def advise(out: Tensor) -> None:
     """Nothing to advise a GPU's memory."""
+
+
+class LaunchError(Exception):
+    """The device refused a launch. No RuntimeError, which would send a caller the careful way."""
 
 
 class Prepared:
@@ -154,24 +179,28 @@ class Prepared:
         if self.launch is None:
             return
         name, job, numbers = self.launch
-        with _on(self.device):
-            if self.compiled is not None:
-                self.compiled[(job.programs, 1, 1)](*arguments, *numbers)
-                return
-            run = getattr(kernels(), name)[(job.programs,)]
-            self.compiled = run(*arguments, *numbers, num_warps=job.cut.warps, **_OPTIONS)
+        try:
+            with _on(self.device):
+                if self.compiled is not None:
+                    self.compiled[(job.programs, 1, 1)](*arguments, *numbers)
+                    return
+                run = getattr(kernels(), name)[(job.programs,)]
+                self.compiled = run(*arguments, *numbers, num_warps=job.cut.warps, **_OPTIONS)
+        except RuntimeError as error:
+            raise LaunchError(f"{name} on {self.device}: {error}") from error
 
 
 @lru_cache(KEPT)
 def _kept_phases(
-    operands: tuple[Operand, ...], positions: Meta, steps: Meta, lanes: Lanes
+    operands: tuple[Operand, ...], positions: Meta | None, steps: Meta, lanes: int
 ) -> Prepared:
-    return Prepared(phases_launch(operands, positions, steps, lanes), operands[0].x.device)
+    launch = phases_launch(operands, positions, steps, Lanes.of(lanes))
+    return Prepared(launch, operands[0].x.device)
 
 
 @lru_cache(KEPT)
-def _kept_tables(operand: Operand, cos: Meta, sin: Meta, lanes: Lanes) -> Prepared:
-    return Prepared(tables_launch(operand, cos, sin, lanes), operand.x.device)
+def _kept_tables(operands: tuple[Operand, ...], cos: Meta, sin: Meta, lanes: int) -> Prepared:
+    return Prepared(tables_launch(operands, cos, sin, Lanes.of(lanes)), operands[0].x.device)
 
 
 def _on(device: torch.device) -> AbstractContextManager[Any]:

@@ -7,6 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ropewalk.kernels.gpu.misfit import check
+from ropewalk.spectra.lanes import spelt
+
 ALIGNMENT = 16
 """Bytes at whose multiples the widest loads start."""
 
@@ -59,32 +62,63 @@ class Operand(NamedTuple):
 
     @staticmethod
     def of(x: Tensor, out: Tensor) -> Operand:
-        """Read off tensors."""
-        before, after = Meta.of(x), Meta.of(out)
-        same = x.data_ptr() == out.data_ptr() and before.strides == after.strides
+        """Read off tensors.
+
+        Raises:
+            Misfit: out overlaps x, and is not x itself.
+        """
+        before = Meta.of(x)
+        if out is x:
+            return Operand(before, before, True)
+        after = Meta.of(out)
+        if x.untyped_storage().data_ptr() != out.untyped_storage().data_ptr():
+            return Operand(before, after, False)
+        same = x.data_ptr() == out.data_ptr() and _alike(before, after)
+        apart = same or not x.numel() or _end(x) <= out.data_ptr() or _end(out) <= x.data_ptr()
+        check(apart, "out overlaps x and is not x itself; give it memory of its own")
         return Operand(before, after, same)
 
 
+def _alike(x: Meta, out: Meta) -> bool:
+    """Whether the strides are the same wherever they matter."""
+    return x.shape == out.shape and all(
+        a == b for a, b, n in zip(x.strides, out.strides, x.shape, strict=True) if n > 1
+    )
+
+
+def _end(x: Tensor) -> int:
+    """The address behind the last element."""
+    last = sum((n - 1) * stride for n, stride in zip(x.shape, x.stride(), strict=True))
+    return x.data_ptr() + (last + 1) * x.element_size()
+
+
 class Lanes(NamedTuple):
-    """Pair c is lanes ``first + c·step`` and ``second + c·step``."""
+    """Pair c is lanes ``first + c·step`` and ``second + c·step``; ``negative`` turns them back."""
 
     first: int
     second: int
     step: int
+    negative: bool
+
+    @staticmethod
+    def of(number: int) -> Lanes:
+        """The lanes of :class:`ropewalk.spectra.lanes.Turn`."""
+        negative, first, second, step = spelt(number)
+        return Lanes(first, second, step, negative)
 
     def passing(self, pairs: int, head_dim: int) -> int:
         """Lanes of the longest run that does not turn.
 
         Raises:
-            ValueError: the pairs do not fit in head_dim.
+            Misfit: the pairs do not fit in head_dim.
         """
         neighbours = self.step == 2 and self.second == self.first + 1
         halves = self.step == 1 and self.second >= self.first + pairs
         behind = self.first + 2 * pairs if neighbours else self.second + pairs
-        if not (neighbours or halves) or self.first < 0 or behind > head_dim:
-            raise ValueError(
-                f"{pairs} pairs of lanes with (first, second, step) = {tuple(self)} do not fit in "
-                f"head_dim={head_dim}; step is 1 for halves, 2 for neighbours"
-            )
+        check(
+            (neighbours or halves) and behind <= head_dim,
+            f"{pairs} pairs of lanes at {self.first} and {self.second} in steps of {self.step} do "
+            f"not fit in head_dim={head_dim}",
+        )
         between = 0 if neighbours else self.second - self.first - pairs
         return max(self.first, between, head_dim - behind)

@@ -25,7 +25,7 @@ HEADS = 8
 
 
 class Plan(NamedTuple):
-    """Rows and pairs of a program's block, shares of the heads of each spectrum head, warps."""
+    """Rows and pairs of a program's block, shares of the heads that share angles, warps."""
 
     block_rows: int
     block_pairs: int
@@ -42,7 +42,7 @@ def plan(
     rows: int,
     outer: int,
     heads: int,
-    spectrum_heads: int,
+    own: int,
     pairs: int,
     passing: int,
     element_size: int,
@@ -53,8 +53,8 @@ def plan(
     Args:
         rows: rows of the inner dimension; ``outer`` times that in all.
         outer: see ``rows``.
-        heads: heads of the tensor (the larger, of q and k) for each of ``spectrum_heads``.
-        spectrum_heads: sets of frequencies.
+        heads: heads of the tensor (the larger, of q and k) that share their angles.
+        own: heads with angles of their own.
         pairs: rotated pairs of lanes.
         passing: lanes of the longest run that is copied, 0 if none is.
         element_size: bytes of a value.
@@ -65,7 +65,7 @@ def plan(
     each = BYTES_A_THREAD // element_size
     block_rows = max(1, min(THREADS * each // width, power_of_two(rows)))
     warps = min(8, max(1, block_rows * width // (32 * each)))
-    programs = -(-rows // block_rows) * outer * spectrum_heads
+    programs = -(-rows // block_rows) * outer * own
     full = processors * RESIDENT
     shares = max(
         _share(heads, programs, full, at_least=1),

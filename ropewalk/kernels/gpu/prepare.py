@@ -9,6 +9,7 @@ import torch
 
 from ropewalk.kernels.gpu.job import Launch, Source, job_of
 from ropewalk.kernels.gpu.meta import Lanes, Meta, Operand
+from ropewalk.kernels.gpu.misfit import check
 from ropewalk.kernels.gpu.plan import Plan
 from ropewalk.kernels.gpu.rows import broadcast_strides
 
@@ -17,7 +18,7 @@ DTYPES = frozenset({torch.float32, torch.bfloat16, torch.float16, torch.float64}
 
 def phases_launch(
     operands: Sequence[Operand],
-    positions: Meta,
+    positions: Meta | None,
     steps: Meta,
     lanes: Lanes,
     cut: Plan | None = None,
@@ -25,85 +26,103 @@ def phases_launch(
     """The launch of ``turn_by_phases``, or None if there is nothing to turn.
 
     Raises:
-        ValueError: sizes, dtypes or devices do not fit.
+        Misfit: sizes, dtypes or devices do not fit.
     """
     x = operands[0].x
     _check_operands(operands)
-    check_integers(positions, steps, x.device)
-    axes, pairs = steps.shape[-2:]
-    spectrum_heads = steps.shape[0] if len(steps.shape) > 2 else 1
-    several = axes > 1
-    places = positions.shape[:-1] if several else positions.shape
+    check_integers("steps", steps, x.device)
     check(
-        len(positions.shape) > several and (not several or positions.shape[-1] == axes),
-        f"positions {tuple(positions.shape)} do not fit steps {tuple(steps.shape)}",
+        len(steps.shape) in (2, 3),
+        f"steps {tuple(steps.shape)} must be [axes, pairs] or [heads, axes, pairs]",
     )
-    for operand in operands:
-        check(
-            spectrum_heads > 0 and operand.x.heads % spectrum_heads == 0,
-            f"{operand.x.heads} heads are not a multiple of the spectrum's {spectrum_heads}",
-        )
-    at = broadcast_strides("positions", places, positions.strides[: len(places)], x.before)
-    source = Source(at, positions.strides[-1] if several else 0, is_table=False)
-    job = job_of(operands, [source], lanes, pairs, axes, spectrum_heads, processors(x.device), cut)
+    axes, pairs = steps.shape[-2:]
+    own = steps.shape[0] if len(steps.shape) > 2 else 1
+    _check_heads(operands, own)
+    source = _places(x, positions, axes)
+    job = job_of(operands, [source], lanes, pairs, axes, own, processors(x.device), cut)
     if job is None:
         return None
-    q, k = job.operands if len(operands) == 2 else (*job.operands, (None, None, None))
-    rest = job.sources[0], job.sizes, spectrum_heads, job.cut.shares, job.how
-    return Launch("turn_by_phases", job, (*q, *k, *rest))
+    numbers = *job.operands[0], *_second(job.operands)
+    rest = job.sources[0], job.sizes, own, job.cut.shares, job.how
+    return Launch("turn_by_phases", job, (*numbers, *rest))
+
+
+def _places(x: Meta, positions: Meta | None, axes: int) -> Source:
+    """Where each row's position lies; without positions the same strides count tokens."""
+    if positions is None:
+        check(axes == 1, f"{axes} axes need positions: [..., tokens, {axes}]")
+        return Source((*(0 for _ in x.before[1:]), 1), 0)
+    check_integers("positions", positions, x.device)
+    several = axes > 1
+    places = positions.shape[:-1] if several else positions.shape
+    fits = len(places) > 0 and places[-1] == x.before[-1]
+    check(
+        fits and (not several or positions.shape[-1] == axes),
+        f"positions {tuple(positions.shape)} do not fit {x.before[-1]} tokens on {axes} axes",
+    )
+    at = broadcast_strides("positions", places, positions.strides[: len(places)], x.before)
+    return Source(at, positions.strides[-1] if several else 0)
 
 
 def tables_launch(
-    operand: Operand, cos: Meta, sin: Meta, lanes: Lanes, cut: Plan | None = None
+    operands: Sequence[Operand], cos: Meta, sin: Meta, lanes: Lanes, cut: Plan | None = None
 ) -> Launch | None:
     """The launch of ``turn_by_tables``, or None if there is nothing to turn.
 
     Raises:
-        ValueError: sizes, dtypes or devices do not fit.
+        Misfit: sizes, dtypes or devices do not fit.
     """
-    x = operand.x
-    _check_operands([operand])
+    x = operands[0].x
+    _check_operands(operands)
     dims = len(cos.shape)
     check(
         cos.shape == sin.shape and dims >= 2,
         f"cos {tuple(cos.shape)} and sin {tuple(sin.shape)} must both be [..., tokens, pairs]",
     )
+    headed = dims == len(x.shape) and dims > 2
+    own = cos.shape[-3] if headed else 1
+    _check_heads(operands, own)
     sources = []
     for name, table in (("cos", cos), ("sin", sin)):
         check(
             table.dtype in DTYPES and table.device == x.device,
             f"{name} is {table}; it must be real and floating on {x.device}",
         )
-        at = broadcast_strides(name, table.shape[:-1], table.strides[:-1], x.before)
-        sources.append(Source(at, table.strides[-1], is_table=True))
-    job = job_of([operand], sources, lanes, cos.shape[-1], 0, 1, processors(x.device), cut)
+        sizes, strides = (table.before, table.strides_before) if headed else (
+            table.shape[:-1], table.strides[:-1]
+        )  # fmt: skip
+        at = broadcast_strides(name, sizes, strides, x.before)
+        head = table.strides[-3] if own > 1 else 0
+        sources.append(Source(at, table.strides[-1], head, is_table=True))
+    job = job_of(operands, sources, lanes, cos.shape[-1], 0, own, processors(x.device), cut)
     if job is None:
         return None
-    rest = *job.sources, job.sizes, job.cut.shares, job.how
-    return Launch("turn_by_tables", job, (*job.operands[0], *rest))
-
-
-def check(condition: bool, message: str) -> None:
-    """Refuse where the condition does not hold.
-
-    Raises:
-        ValueError: it does not.
-    """
-    if not condition:
-        raise ValueError(message)
-
-
-def check_integers(positions: Meta, steps: Meta, device: torch.device) -> None:
-    """Refuse positions and steps that are not int64 on ``device``, or steps of another rank."""
-    for name, numbers in (("positions", positions), ("steps", steps)):
-        check(
-            numbers.dtype == torch.int64 and numbers.device == device,
-            f"{name} are {numbers}; they must be int64 on {device}",
-        )
-    check(
-        len(steps.shape) in (2, 3),
-        f"steps {tuple(steps.shape)} must be [axes, pairs] or [heads, axes, pairs]",
+    numbers = *job.operands[0], *_second(job.operands)
+    return Launch(
+        "turn_by_tables", job, (*numbers, *job.sources, job.sizes, own, job.cut.shares, job.how)
     )
+
+
+def _second(operands: Sequence[tuple]) -> tuple:
+    """Strides and heads of k, or nothing."""
+    return operands[1] if len(operands) == 2 else (None, None, None)
+
+
+def check_integers(name: str, numbers: Meta, device: torch.device) -> None:
+    """Refuse what is not int64 on ``device``."""
+    check(
+        numbers.dtype == torch.int64 and numbers.device == device,
+        f"{name} are {numbers}; they must be int64 on {device}",
+    )
+
+
+def _check_heads(operands: Sequence[Operand], own: int) -> None:
+    for operand in operands:
+        heads = operand.x.heads
+        check(
+            heads % own == 0 if own else heads == 0,
+            f"{heads} heads are not a multiple of the {own} that have own angles",
+        )
 
 
 def _check_operands(operands: Sequence[Operand]) -> None:
@@ -124,6 +143,10 @@ def _check_operands(operands: Sequence[Operand]) -> None:
             and x.shape[:-3] == first.shape[:-3]
             and x.shape[-2:] == first.shape[-2:],
             f"q {tuple(first.shape)} and k {tuple(x.shape)} may differ in heads alone",
+        )
+        check(
+            0 not in (stride for n, stride in zip(out.shape, out.strides, strict=True) if n > 1),
+            f"the result {out} is expanded: several places share one memory",
         )
 
 

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
+from ropewalk.kernels.gpu.misfit import Misfit
+
 FEW = 16
 """An inner dimension of fewer rows than this gives way to a larger one."""
 
@@ -58,16 +60,15 @@ def broadcast_strides(
     """Strides of a tensor ``[..., tokens]`` over the dimensions ``onto``, 0 where it repeats.
 
     Raises:
-        ValueError: its sizes do not broadcast.
+        Misfit: its sizes do not broadcast.
     """
     missing = len(onto) - len(sizes)
     if (
         missing < 0
         or not sizes
-        or sizes[-1] != onto[-1]
         or any(size not in (1, n) for size, n in zip(sizes, onto[missing:], strict=True))
     ):
-        raise ValueError(
+        raise Misfit(
             f"{name} of shape {tuple(sizes)} do not broadcast over [..., tokens] = {tuple(onto)}"
         )
     own = (0 if size == 1 else stride for size, stride in zip(sizes, strides, strict=True))

@@ -18,14 +18,14 @@ from ropewalk.kernels.gpu.angles import phases, scaled, sincos
 
 
 @triton.jit
-def block_of_rows(sizes, spectrum_heads, shares, HOW: tl.constexpr):
-    """(row ``[block_rows, 1]``, outer index, spectrum head, share of its heads) of a program."""
+def block_of_rows(sizes, own_heads, shares, HOW: tl.constexpr):
+    """(row ``[block_rows, 1]``, outer index, head of the angles, share of its heads)."""
     program = tl.program_id(0)
     blocks = (sizes[0] + HOW.block_rows - 1) // HOW.block_rows
     row = (program % blocks).to(tl.int64) * HOW.block_rows + tl.arange(0, HOW.block_rows)[:, None]
     rest = program // blocks
     own = rest // shares
-    return row, own // spectrum_heads, own % spectrum_heads, rest % shares
+    return row, own // own_heads, own % own_heads, rest % shares
 
 
 @triton.jit
@@ -156,30 +156,54 @@ def turn_heads(
 
 @triton.jit
 def share_of(heads, own, share, shares):
-    """(first head, number of heads) of share ``share`` of the heads of spectrum head ``own``."""
+    """(first head, number of heads) of share ``share`` of the heads that share angles."""
     begin = heads * share // shares
     return own * heads + begin, heads * (share + 1) // shares - begin
 
 
 @triton.jit
-def load_table(table, strides, row, outer, sizes, HOW: tl.constexpr):
+def load_table(table, strides, row, outer, own, sizes, HOW: tl.constexpr):
     """cos or sin of a block of rows, in the dtype of the arithmetic."""
     pair = tl.arange(0, HOW.block_pairs)[None, :]
-    at = table + row_offsets(row, outer, sizes, strides.rows, HOW.unit)
-    within = (row < sizes[0]) & (pair < HOW.pairs)
-    values = tl.load(at + lane_offsets(pair, strides, HOW), mask=within)
+    at = at_head(table, strides, row, outer, own, sizes, HOW) + lane_offsets(pair, strides, HOW)
+    values = tl.load(at, mask=(row < sizes[0]) & (pair < HOW.pairs))
     return values.to(tl.float64 if HOW.wide else tl.float32)
 
 
 @triton.jit
-def at_share(x, strides, row, head, outer, sizes, HOW: tl.constexpr):
-    """Pointers to the rows of a program's first head."""
+def at_head(x, strides, row, outer, head, sizes, HOW: tl.constexpr):
+    """Pointers to the rows of one head."""
     start = head.to(tl.int64) * strides.head * HOW.unit
     return x + start + row_offsets(row, outer, sizes, strides.rows, HOW.unit)
 
 
+@triton.jit
+def turn_operand(
+    x,
+    out,
+    x_strides,
+    out_strides,
+    heads,
+    row,
+    outer,
+    own,
+    share,
+    shares,
+    cosine,
+    sine,
+    sizes,
+    HOW: tl.constexpr,
+):
+    """A program's share of the heads of one operand."""
+    head, count = share_of(heads, own, share, shares)
+    x = at_head(x, x_strides, row, outer, head, sizes, HOW)
+    out = at_head(out, out_strides, row, outer, head, sizes, HOW)
+    first, second = load_pairs(x, x_strides, rows_if(row, sizes, count > 0), HOW)
+    turn_heads(x, out, x_strides, out_strides, count, row, sizes, first, second, cosine, sine, HOW)
+
+
 # What changes from call to call: as little as possible is compiled anew for its values.
-NUMBERS = ["q_heads", "k_heads", "heads", "spectrum_heads", "shares"]
+NUMBERS = ["q_heads", "k_heads", "offset", "own_heads", "shares"]
 
 
 @triton.jit(do_not_specialize=NUMBERS)
@@ -189,6 +213,7 @@ def turn_by_phases(
     k,
     k_out,
     positions,
+    offset: tl.int64,
     steps,
     cos_scale: tl.float64,
     sin_scale: tl.float64,
@@ -200,59 +225,70 @@ def turn_by_phases(
     k_heads,
     position_strides,
     sizes,
-    spectrum_heads,
+    own_heads,
     shares,
     HOW: tl.constexpr,
 ):
-    """q, and k unless it is None, by Σ position · step; heads are those of one spectrum head."""
-    row, outer, own, share = block_of_rows(sizes, spectrum_heads, shares, HOW)
+    """q, and k unless it is None, by Σ position · step; heads are those of one set of steps."""
+    row, outer, own, share = block_of_rows(sizes, own_heads, shares, HOW)
     head, heads = share_of(q_heads, own, share, shares)
-    x = at_share(q, q_strides, row, head, outer, sizes, HOW)
+    x = at_head(q, q_strides, row, outer, head, sizes, HOW)
     first, second = load_pairs(x, q_strides, rows_if(row, sizes, heads > 0), HOW)
 
     pair = tl.arange(0, HOW.block_pairs)[None, :]
-    where = positions + row_offsets(row, outer, sizes, position_strides.rows, 1)
     rates = steps + own * (HOW.axes * HOW.pairs) + pair
+    where = row_offsets(row, outer, sizes, position_strides.rows, 1)
     rows, pairs = row < sizes[0], pair < HOW.pairs
-    phase = phases(where, position_strides.lane, rows, rates, pairs, HOW.axes, HOW.pairs)
+    if positions is None:
+        phase = (where + offset.to(tl.int64)) * tl.load(rates, mask=pairs, other=0)
+    else:
+        stride = position_strides.lane
+        phase = phases(positions + where, stride, rows, rates, pairs, HOW.axes, HOW.pairs)
     sine, cosine = sincos(phase, HOW.wide)
     cosine, sine = scaled(cosine, cos_scale), scaled(sine, sin_scale)
 
-    out = at_share(q_out, q_out_strides, row, head, outer, sizes, HOW)
+    out = at_head(q_out, q_out_strides, row, outer, head, sizes, HOW)
     turn_heads(
         x, out, q_strides, q_out_strides, heads, row, sizes, first, second, cosine, sine, HOW
     )
     if k is not None:
-        head, heads = share_of(k_heads, own, share, shares)
-        x = at_share(k, k_strides, row, head, outer, sizes, HOW)
-        out = at_share(k_out, k_out_strides, row, head, outer, sizes, HOW)
-        first, second = load_pairs(x, k_strides, rows_if(row, sizes, heads > 0), HOW)
-        turn_heads(
-            x, out, k_strides, k_out_strides, heads, row, sizes, first, second, cosine, sine, HOW
-        )
+        turn_operand(
+            k, k_out, k_strides, k_out_strides, k_heads,
+            row, outer, own, share, shares, cosine, sine, sizes, HOW,
+        )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=NUMBERS)
 def turn_by_tables(
-    x,
-    out,
+    q,
+    q_out,
+    k,
+    k_out,
     cos,
     sin,
-    x_strides,
-    out_strides,
-    heads,
+    q_strides,
+    q_out_strides,
+    q_heads,
+    k_strides,
+    k_out_strides,
+    k_heads,
     cos_strides,
     sin_strides,
     sizes,
+    own_heads,
     shares,
     HOW: tl.constexpr,
 ):
-    """x by given cos and sin, which all heads share."""
-    row, outer, own, share = block_of_rows(sizes, 1, shares, HOW)
-    head, heads = share_of(heads, own, share, shares)
-    x = at_share(x, x_strides, row, head, outer, sizes, HOW)
-    out = at_share(out, out_strides, row, head, outer, sizes, HOW)
-    first, second = load_pairs(x, x_strides, rows_if(row, sizes, heads > 0), HOW)
-    cosine = load_table(cos, cos_strides, row, outer, sizes, HOW)
-    sine = load_table(sin, sin_strides, row, outer, sizes, HOW)
-    turn_heads(x, out, x_strides, out_strides, heads, row, sizes, first, second, cosine, sine, HOW)
+    """q, and k unless it is None, by given cos and sin; heads are those of one table."""
+    row, outer, own, share = block_of_rows(sizes, own_heads, shares, HOW)
+    cosine = load_table(cos, cos_strides, row, outer, own, sizes, HOW)
+    sine = load_table(sin, sin_strides, row, outer, own, sizes, HOW)
+    turn_operand(
+        q, q_out, q_strides, q_out_strides, q_heads,
+        row, outer, own, share, shares, cosine, sine, sizes, HOW,
+    )  # fmt: skip
+    if k is not None:
+        turn_operand(
+            k, k_out, k_strides, k_out_strides, k_heads,
+            row, outer, own, share, shares, cosine, sine, sizes, HOW,
+        )  # fmt: skip
