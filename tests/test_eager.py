@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_kernel import DTYPES, drawn
 
-from ropewalk.kernels import eager
+import ropewalk
+from ropewalk.kernels import eager, fused, native, phases
 from ropewalk.kernels.angles import tables_by_torch
 from ropewalk.kernels.plain import broadcast_tables, compute_dtype, turn
 from ropewalk.spectra import Spectrum, geometric
@@ -89,3 +90,21 @@ def test_tables_that_do_not_fit_are_refused_before_anything_is_written(cos):
     with pytest.raises((RuntimeError, ValueError)):
         eager.rotate_by(x, out, cos, cos, geometric(16).turns[0].lanes)
     assert (out == 7).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("rotary", [16, 8])
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_a_result_that_overlaps_its_input_is_right(monkeypatch, dtype, rotary, layout):
+    """Passing lanes, blocks and narrow dtypes all write before everything is read."""
+    monkeypatch.setattr(fused, "operators", lambda x: eager)
+    monkeypatch.setattr(phases, "kernel_on", lambda device_type: native.Kernel(eager, "PyTorch"))
+    monkeypatch.setattr(eager, "_BLOCK", 64)
+    spectrum = geometric(16, rotary_dim=rotary, layout=layout)
+    memory = drawn((1, 2, 40, 16), dtype)
+    x, into = memory[:, :, :-1], memory[:, :, 1:]
+    expected = ropewalk.rotate(x.clone(), None, spectrum)
+    assert torch.equal(ropewalk.rotate(x, None, spectrum, out=into), expected)
+    again = memory.clone()
+    expected = ropewalk.rotate(memory, None, spectrum)
+    assert torch.equal(ropewalk.rotate(again, None, spectrum, out=again[:]), expected)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.kernels.angles import tables_by_torch
+from ropewalk.kernels.memory import writable
 from ropewalk.kernels.plain import broadcast_tables, compute_dtype
 from ropewalk.positions.contract import token_positions
 from ropewalk.spectra.lanes import slices
@@ -151,6 +152,8 @@ def _turn(x: Tensor, out: Tensor, cosine: Tensor, sine: Tensor, lanes: int) -> N
         raise RuntimeError("lanes or out do not fit x")
     if x.layout is not torch.strided or out.layout is not torch.strided:
         raise RuntimeError("x and out are strided")
+    if not writable(x, out):
+        raise RuntimeError("out overlaps x and is not x itself")
     if any(t not in (1, n) for t, n in zip(cosine.shape[-2::-1], x.shape[-2::-1], strict=False)):
         raise RuntimeError("tables do not broadcast over x")
     if x is not out and 2 * pairs != x.shape[-1]:
