@@ -29,7 +29,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ropewalk import RoPE, attend, rotate, rotate_, rotate_by, rotate_qk
 from ropewalk.encodings.bias import ALiBi
-from ropewalk.kernels import Steps
+from ropewalk.kernels import Steps, rotate_qk_by
 from ropewalk.spectra import Spectrum, geometric
 
 pytestmark = pytest.mark.filterwarnings(
@@ -95,6 +95,9 @@ FORWARD: dict[str, Callable[[], Tensor]] = {
     "value of jvp": lambda: jvp(turned, (X,), (TANGENT,))[0],
     "value of vjp": lambda: vjp(turned, X)[0],
     "vmap in place": lambda: vmap(lambda x: rotate_(x, PLACES, SPECTRUM))(X.clone()),
+    "vmap of q and k by tables": lambda: vmap(
+        lambda q, k: rotate_qk_by(q, k, *tables())[1], in_dims=(0, 0)
+    )(X[:, :1], X),
     "vmap of q and k": lambda: vmap(lambda q, k: rotate_qk(q, k, PLACES, SPECTRUM)[1])(X[:, :1], X),
 }
 
@@ -103,6 +106,9 @@ TANGENTS: dict[str, Callable[[], Tensor]] = {
     "jvp in place": lambda: jvp(lambda x: rotate_(x * 1, PLACES, SPECTRUM), (X,), (TANGENT,))[1],
     "jvp of vmap": lambda: jvp(vmap(turned), (X,), (TANGENT,))[1],
     "vmap of jvp": lambda: vmap(lambda x, t: jvp(turned, (x,), (t,))[1])(X, TANGENT),
+    "jvp of q and k by tables": lambda: jvp(
+        lambda q: rotate_qk_by(q, q, *tables())[0], (X,), (TANGENT,)
+    )[1],
     "jvp of q and k": lambda: jvp(lambda q: rotate_qk(q, q, PLACES, SPECTRUM)[1], (X,), (TANGENT,))[
         1
     ],

@@ -18,7 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ropewalk import RoPE, attend, positions, rotate, rotate_, rotate_by, rotate_qk
 from ropewalk.encodings.bias import ALiBi
-from ropewalk.kernels import onnx
+from ropewalk.kernels import Steps, onnx
 from ropewalk.kernels.phases import phase_tables, phase_tables_op
 from ropewalk.kernels.steps import written_steps
 from ropewalk.spectra import geometric
@@ -154,6 +154,10 @@ def test_wrapped_positions_and_steps_are_not_read_as_memory():
     assert isinstance(found, Pair)
     assert torch.equal(found.a, TURNED)
     assert torch.equal(found.b, rotate(X, PLACES + 1, SPECTRUM))
+    spread = Pair(SPECTRUM.on().tensor, 2 * SPECTRUM.on().tensor)
+    found = rotate(X, PLACES, Steps(spread, SPECTRUM))
+    assert isinstance(found, Pair)
+    assert torch.equal(found.a, TURNED)
     both = rotate_qk(X, X, Pair(PLACES, PLACES + 1), SPECTRUM)
     assert all(isinstance(t, Pair) and torch.equal(t.a, TURNED) for t in both)
     with torch.no_grad():

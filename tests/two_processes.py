@@ -38,6 +38,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 from ropewalk import RoPE, attend, rotate, rotate_, rotate_by, rotate_qk
+from ropewalk.kernels import Steps
 from ropewalk.spectra import Spectrum, axial, geometric
 
 Check = Callable[[int], None]
@@ -215,6 +216,9 @@ def what_has_no_rule_names_the_remedy(rank: int) -> None:
     refused(TypeError, "x.redistribute", lambda: rotate(pending, None, spectrum))
     line = spread(torch.arange(6), Replicate())
     refused(TypeError, "positions.to_local()", lambda: rotate(x, line, spectrum))
+    leaf = x.clone().requires_grad_() * 1
+    refused(TypeError, "positions.to_local()", lambda: rotate_(leaf, line, spectrum))
+    refused(TypeError, "positions.to_local()", lambda: rotate_qk(x, x, line, spectrum))
     refused(
         TypeError, "offset.full_tensor()", lambda: rotate(parts, None, spectrum, offset=line[:2])
     )
@@ -242,6 +246,9 @@ def a_replicated_module(rank: int) -> None:
     assert isinstance(rope.steps, DTensor)
     same(rope.encode_q(spread(x, Shard(2))), expected)
     assert torch.equal(rope.encode_q(x), expected)
+    leaf, steps = x.clone().requires_grad_(), Steps(rope.steps, rope.spectrum)
+    assert torch.equal(rotate_(leaf * 1, None, steps), expected)
+    assert torch.equal(rotate_(x.clone(), None, steps), expected)
 
 
 # Small models

@@ -103,6 +103,8 @@ def _rotation(
     """What the kernel wants to know beside tensors, or None where it needs converting first."""
     if type(spectrum) is Steps:
         steps, spectrum = spectrum.tensor, spectrum.spectrum
+        if type(steps) is not Tensor:
+            return None
     elif type(spectrum) is Spectrum:
         steps = _steps(spectrum, x.device)
     else:

@@ -164,7 +164,8 @@ def rotate_(
     if turned is not None:
         return turned
     require_tensor(x)
-    if not ordinary(x):
+    held = spectrum.tensor if isinstance(spectrum, Steps) else None
+    if not ordinary(x, positions, held):
         turned = rotate(x, positions, spectrum, inverse=inverse, offset=offset)
         require_changeable(x)
         return x.copy_(turned)
