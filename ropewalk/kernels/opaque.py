@@ -6,6 +6,8 @@ at the first call, two seconds in every process that rotates anything.
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +41,23 @@ def decompositions() -> dict[torch._ops.OpOverload, Callable[..., Any]]:
     return dict(_decompositions)
 
 
+def _whole(name: str, fake: Callable[..., Any]) -> Callable[..., Any]:
+    """``fake``, which also tells Inductor that the operator stays whole though it decomposes.
+
+    Where the variable ``CI`` is set, Inductor takes a decomposition it does not use for its own
+    developers' oversight and refuses to compile, except for operators on this list. The list lies
+    in a module that takes two seconds to load; shapes are asked for after Inductor loaded it.
+    """
+
+    @functools.wraps(fake)
+    def shapes(*args: Any, **kwargs: Any) -> Any:
+        lowering = sys.modules.get("torch._inductor.lowering")
+        getattr(lowering, "FALLBACK_ALLOW_LIST", set()).add(f"ropewalk::{name}")
+        return fake(*args, **kwargs)
+
+    return shapes
+
+
 def opaque(schema: str, *, fake: Callable[..., Any], vmap: Callable[..., Any] | None = None):
     """Register the decorated function as the operator ``ropewalk::<schema>``.
 
@@ -55,7 +74,7 @@ def opaque(schema: str, *, fake: Callable[..., Any], vmap: Callable[..., Any] | 
     def register(function: Callable[..., Any]) -> torch._ops.OpOverload:
         _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
         _library.impl(name, function, "CompositeExplicitAutograd")
-        torch.library.register_fake(f"ropewalk::{name}", fake, lib=_library)
+        torch.library.register_fake(f"ropewalk::{name}", _whole(name, fake), lib=_library)
         operator = getattr(torch.ops.ropewalk, name).default
         if vmap is not None:
             torch.library.register_vmap(f"ropewalk::{name}", vmap(operator), lib=_library)
