@@ -37,6 +37,8 @@ EDGES: Mapping[str, tuple[dict[str, Any], ...]] = {
         {"dim": 1},
         {"dim": 7},
         {"dim": 7, "layout": "cos_sin", "shift": 1, "scale": 0.5},
+        {"dim": 21, "axes": 3, "layout": "sin_cos", "unit": 0.25},
+        {"dim": 2, "axes": 2},
     ),
     "rope": (
         {"head_dim": 12, "base": 5e5, "rotary_dim": 6, "layout": "interleaved"},
