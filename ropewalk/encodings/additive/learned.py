@@ -4,7 +4,7 @@ r"""Learned: one trained vector per position.
 
 A table of ``length`` rows; a position outside it is an error, never a wrap. ``row_offset`` is the
 row of position 0: 2 for BART and OPT (1026 rows serve 1024 tokens) and for RoBERTa, whose
-padding_idx is 1.
+padding_idx is 1. :meth:`Learned.resized` interpolates the table for another length or grid.
 
 Source: Convolutional Sequence to Sequence Learning (Gehring et al., 2017); BERT (Devlin et al.,
 2018) for the initial standard deviation.
@@ -12,12 +12,15 @@ Source: Convolutional Sequence to Sequence Learning (Gehring et al., 2017); BERT
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Additive, integer_positions
+from ropewalk.encodings.resize import Interpolation, resize_table
 from ropewalk.encodings.width import check_dim, check_floating
 from ropewalk.kernels.opaque import opaque
 
@@ -104,6 +107,46 @@ class Learned(Additive):
     def reset_parameters(self) -> None:
         """Draw new values."""
         nn.init.normal_(self.weight, std=self.std)
+
+    def resized(
+        self,
+        size: int | Sequence[int],
+        *,
+        grid: Sequence[int] | None = None,
+        prefix: int = 0,
+        mode: Interpolation = "cubic",
+        antialias: bool = False,
+        align_corners: bool = False,
+    ) -> Learned:
+        """A table for another length or grid, interpolated from this one, which stays as it is.
+
+        Arguments and errors as in :func:`ropewalk.encodings.resize.resize_table`; ``size`` and
+        ``prefix`` count positions, so the ``row_offset`` rows before them are kept as well.
+
+        Example:
+            >>> vit = Learned(768, 1 + 14 * 14)  # a class token, then a grid
+            >>> vit.resized((16, 16), prefix=1).positions
+            257
+        """
+        weight = resize_table(
+            self.weight.detach(),
+            size,
+            grid=grid,
+            prefix=self.row_offset + prefix,
+            mode=mode,
+            antialias=antialias,
+            align_corners=align_corners,
+        )
+        made = Learned(
+            self.dim,
+            len(weight),
+            row_offset=self.row_offset,
+            std=self.std,
+            device="meta",  # draws nothing
+            dtype=weight.dtype,
+        )
+        made.weight = nn.Parameter(weight, requires_grad=self.weight.requires_grad)
+        return made.train(self.training)
 
     def encode(
         self,
