@@ -16,8 +16,13 @@ from torch.nn import functional
 
 import ropewalk
 from ropewalk import positions
-from ropewalk.encodings.additive import Learned, Sinusoidal
+from ropewalk.checks import EncodingContract
+from ropewalk.checks.reach import _Largest as largest_tensor
+from ropewalk.encodings import randomized
+from ropewalk.encodings.additive import Learned, Normalised, Sinusoidal
+from ropewalk.encodings.bias import ALiBi
 from ropewalk.encodings.resize import resize_table
+from ropewalk.encodings.rotary import AxialRoPE, RoPE
 
 pytestmark = pytest.mark.usefixtures("poisoned")
 
@@ -302,42 +307,252 @@ def test_a_constant_table_stays_constant(h, w, new_h, new_w, mode, antialias, al
     assert (found - 0.7).abs().max() < 1e-14
 
 
+# Random positions.
+
+
+@given(st.integers(0, 60), st.integers(0, 200), st.sampled_from([0, 1, 2**31, 2**53]), st.data())
+def test_random_positions_rise_below_their_limit(tokens, room, far, data):
+    limit = max(1, min(tokens + room + far, 2**53))
+    batch = data.draw(st.sampled_from([None, 0, 1, 3]))
+    generator = torch.Generator().manual_seed(data.draw(st.integers(0, 2**32)))
+    drawn = positions.randomized(tokens, limit, batch=batch, generator=generator)
+    assert drawn.dtype == torch.int64
+    assert drawn.shape == ((tokens,) if batch is None else (batch, tokens))
+    assert (drawn.diff(dim=-1) > 0).all()
+    assert ((drawn >= 0) & (drawn < limit)).all()
+
+
+@pytest.mark.parametrize(("tokens", "limit"), [(2, 5), (1, 4), (1, 9), (2, 9), (4, 4)])
+def test_every_set_is_equally_likely(tokens, limit):
+    """Both ways of drawing: few of many and many of few."""
+    draws, sets = 6000, math.comb(limit, tokens)
+    generator = torch.Generator().manual_seed(5)
+    drawn = positions.randomized(tokens, limit, batch=draws, generator=generator)
+    found, counts = drawn.unique(dim=0, return_counts=True)
+    assert len(found) == sets
+    expected = draws / sets
+    chi = float(((counts - expected) ** 2 / expected).sum())
+    assert chi < (sets - 1) + 5 * math.sqrt(2 * max(sets - 1, 1)), "five standard deviations"
+
+
+def test_a_draw_follows_from_its_generator_and_uses_no_other_chance():
+    def draw(seed: int) -> Tensor:
+        return positions.randomized(9, 2**31, generator=torch.Generator().manual_seed(seed))
+
+    before = torch.random.get_rng_state()
+    assert torch.equal(draw(3), draw(3))
+    assert not torch.equal(draw(3), draw(4))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    torch.manual_seed(1)
+    first = positions.randomized(9, 2**31)
+    torch.manual_seed(1)
+    assert torch.equal(positions.randomized(9, 2**31), first)
+
+
+def test_few_of_many_take_no_memory_of_the_many():
+    with largest_tensor() as largest:
+        positions.randomized(1000, 2**31)
+    assert largest.numbers <= 5000
+
+
+def test_random_positions_follow_the_default_device():
+    with torch.device("meta"):
+        assert positions.randomized(3, 9).is_meta
+    assert positions.randomized(3, 9, device="meta").is_meta
+
+
+class TestRandomizedRoPE(EncodingContract):
+    def create(self):
+        return randomized(RoPE(16), tokens=320)
+
+
+class TestRandomizedALiBi(EncodingContract):
+    def create(self):
+        return randomized(ALiBi(4), tokens=320, limit=500)
+
+
+class TestRandomizedLearned(EncodingContract):
+    def create(self):
+        return randomized(Learned(6, 600), tokens=320, limit=600)
+
+
+class TestRandomizedAxial(EncodingContract):
+    test_compile = None
+
+    def create(self):
+        return randomized(AxialRoPE(8), tokens=320)
+
+
+def test_every_family_is_wrapped_in_its_own():
+    for made in (RoPE(8), AxialRoPE(8), ALiBi(3), Sinusoidal(8, axes=2), Normalised(4)):
+        wrapped = randomized(made, 5)
+        assert wrapped.family == made.family
+        assert (wrapped.axes, wrapped.positions, wrapped.limit) == (made.axes, 5, 2048)
+
+
+def test_a_wrapper_gives_the_base_its_drawn_positions():
+    wrapped = randomized(RoPE(16), tokens=7, limit=100, seed=3)
+    where = wrapped.sample[0]
+    assert torch.equal(
+        where, positions.randomized(7, 100, batch=1, generator=torch.Generator().manual_seed(3))[0]
+    )
+    x = random(2, 3, 7, 16)
+    assert torch.equal(wrapped.encode_q(x), RoPE(16).encode_q(x, where))
+    assert torch.equal(
+        wrapped.encode_k(x[..., :2, :], offset=4), RoPE(16).encode_k(x[..., :2, :], where[4:6])
+    )
+    both = wrapped(x, x)
+    assert torch.equal(both[0], both[1]), "q and k share the draw"
+    bias = randomized(ALiBi(2), tokens=7, limit=100, seed=3)
+    line = torch.arange(7)
+    assert torch.equal(bias.bias(line, line), ALiBi(2).bias(where, where))
+    plane = randomized(Sinusoidal(8, axes=2), tokens=7, limit=100)
+    rows, columns = plane.sample
+    assert not torch.equal(rows, columns), "each axis has its own"
+    places = positions.grid(7, 7)
+    drawn = torch.stack((rows[places[:, 0]], columns[places[:, 1]]), dim=-1)
+    assert torch.equal(plane.encode(places), Sinusoidal(8, axes=2).encode(drawn))
+
+
+def test_a_length_is_that_of_the_simulated_text():
+    wrapped = randomized(Normalised(1), tokens=3, limit=101)
+    codes = wrapped.encode(torch.arange(3), length=3, dtype=torch.float64)
+    assert torch.equal(codes[:, 0], wrapped.sample[0].double() / 100)
+
+
+def test_attention_with_a_wrapper_is_that_with_its_positions():
+    q, k, v = random(3, 2, 4, 9, 16)
+    for base in (RoPE(16), ALiBi(4)):
+        wrapped = randomized(base, tokens=9)
+        where = wrapped.sample[0]
+        found = ropewalk.attend(q, k, v, wrapped)
+        given = ropewalk.attend(q, k, v, base, q_positions=where, kv_positions=where)
+        assert torch.equal(found, given)
+        last = ropewalk.attend(q[..., -1:, :], k, v, wrapped)
+        assert (last - found[..., -1:, :]).abs().max() < 1e-12, "decoding sees the same draw"
+
+
+def test_resampling_is_explicit_and_keeps_memory():
+    wrapped = randomized(Sinusoidal(8), tokens=6)
+    line, first, memory = torch.arange(6), wrapped.sample.clone(), wrapped.sample.data_ptr()
+    codes = wrapped.encode(line)
+    assert torch.equal(wrapped.train().encode(line), wrapped.eval().encode(line))
+    chance = torch.Generator().manual_seed(8)
+    assert wrapped.resample(generator=chance) is wrapped
+    assert wrapped.sample.data_ptr() == memory
+    assert not torch.equal(wrapped.sample, first)
+    assert not torch.equal(wrapped.encode(line), codes)
+    assert wrapped.half().float().sample.tolist() == wrapped.drawn.tolist(), "casts keep the draw"
+    wrapped.resample(40, generator=chance)
+    assert wrapped.positions == 40
+    assert wrapped.encode(torch.arange(40)).shape == (40, 8)
+    with pytest.raises(ValueError, match=r"40, outside this draw of 40 random .*resample\(tokens"):
+        wrapped.encode(torch.tensor([40]))
+    torch.manual_seed(0)
+    one = wrapped.resample().sample.clone()
+    assert not torch.equal(wrapped.resample().sample, one), "the global generator moves on"
+
+
+def test_with_positions_leaves_the_encoding_alone():
+    wrapped = randomized(Learned(4, 50), tokens=3, limit=50)
+    before = wrapped.sample.clone()
+    other = wrapped.with_positions(torch.tensor([5, 9, 30, 49]))
+    assert torch.equal(other.encode(torch.tensor([3, 0])), wrapped.base.weight[[49, 5]])
+    assert other.base is wrapped.base
+    assert torch.equal(wrapped.sample, before)
+
+
+def test_compiled_code_sees_a_new_draw_without_a_new_graph():
+    graphs: list[object] = []
+
+    def counting(graph, examples):
+        graphs.append(graph)
+        return graph
+
+    torch.compiler.reset()
+    wrapped = randomized(RoPE(8), tokens=12)
+    compiled = torch.compile(lambda x: wrapped.encode_q(x), fullgraph=True, backend=counting)
+    x = random(1, 2, 12, 8)
+    for _ in range(3):
+        assert torch.equal(compiled(x), RoPE(8).encode_q(x, wrapped.sample[0]))
+        wrapped.resample()
+    torch.compiler.reset()
+    assert len(graphs) == 1
+
+
+def test_an_entry_randomizes_any_additive_encoding():
+    made = ropewalk.make("randomized", dim=8, tokens=9, limit=30, of="binary", bits=5, seed=2)
+    assert (made.base.bits, made.positions, made.limit) == (5, 9, 30)
+    again = ropewalk.make("randomized", dim=8, tokens=9, limit=30, of="binary", bits=5, seed=2)
+    assert torch.equal(made.sample, again.sample)
+    with pytest.raises(TypeError, match="sinusoidal has no argument 'bits'"):
+        ropewalk.make("randomized", dim=8, bits=5)
+
+
 # Wrong input.
 
 TABLE = torch.zeros(10, 2)
+
+resized: Any = resize_table
+sinusoidal: Any = Sinusoidal
+random_positions: Any = positions.randomized
+wrap: Any = randomized
+DRAWN = randomized(Sinusoidal(8), 2)
 
 WRONG: list[tuple[str, Callable[[], Any]]] = [
     ("axes=3 does not divide dim=64: each axis", lambda: Sinusoidal(64, axes=3)),
     ("use dim=66", lambda: Sinusoidal(64, axes=3)),
     ("axes=0 must be at least 1", lambda: Sinusoidal(64, axes=0)),
-    ("axes=2.0 must be an int", lambda: Sinusoidal(64, axes=2.0)),  # pyright: ignore
+    ("axes=2.0 must be an int", lambda: sinusoidal(64, axes=2.0)),
     (
         "which dim=2 for each of axes=2 makes zero or less; use dim ≥ 8",
         lambda: Sinusoidal(4, axes=2, shift=1),
     ),
     ("unit=0.0 must be finite and above 0", lambda: Sinusoidal(8, unit=0.0)),
-    ("size=2.5 must be an int or (height, width): sizes", lambda: resize_table(TABLE, 2.5)),
-    ("size[0]=1.5 must be an int, got float; a size, never", lambda: resize_table(TABLE, (1.5, 2))),
-    ("size=0 must be at least 1", lambda: resize_table(TABLE, 0)),
+    ("size=2.5 must be an int or (height, width): sizes", lambda: resized(TABLE, 2.5)),
+    ("size[0]=1.5 must be an int, got float; a size, never", lambda: resized(TABLE, (1.5, 2))),
+    ("size=0 must be at least 1", lambda: resized(TABLE, 0)),
     (
         "grid=(2, 2) with one size; give size=(height, width)",
-        lambda: resize_table(TABLE, 3, grid=(2, 2)),
+        lambda: resized(TABLE, 3, grid=(2, 2)),
     ),
     (
         "grid=(2, 4) has 8 places; the table has 10 rows",
-        lambda: resize_table(TABLE, (3, 3), grid=(2, 4)),
+        lambda: resized(TABLE, (3, 3), grid=(2, 4)),
     ),
     (
         "grid=None takes the table for a square, and 10 rows are none",
-        lambda: resize_table(TABLE, (3, 3)),
+        lambda: resized(TABLE, (3, 3)),
     ),
-    ("prefix=10 leaves none of the 10 rows", lambda: resize_table(TABLE, 3, prefix=10)),
-    ("prefix=-1 must be at least 1", lambda: resize_table(TABLE, 3, prefix=-1)),
+    ("prefix=10 leaves none of the 10 rows", lambda: resized(TABLE, 3, prefix=10)),
+    ("prefix=-1 must be at least 1", lambda: resized(TABLE, 3, prefix=-1)),
     (
         "mode='bicubic' is unknown; use one of ('linear', 'cubic')",
-        lambda: resize_table(TABLE, 3, mode="bicubic"),
+        lambda: resized(TABLE, 3, mode="bicubic"),
     ),
-    ("table must be a floating tensor [..., rows, dim]", lambda: resize_table(torch.ones(3), 2)),
+    ("tokens=5 different positions do not fit below limit=4", lambda: positions.randomized(5, 4)),
+    ("limit=0 must be at least 1", lambda: positions.randomized(0, 0)),
+    ("limit=9007199254740993 must be at most 2**53", lambda: positions.randomized(1, 2**53 + 1)),
+    ("tokens=2.0 must be an int", lambda: random_positions(2.0, 9)),
+    ("batch=-1 must be at least 0", lambda: positions.randomized(1, 9, batch=-1)),
+    ("tokens=0 must be at least 1: an encoding serves", lambda: randomized(RoPE(8), 0)),
+    (
+        "limit=2048 passes the 100 positions that Learned serves",
+        lambda: randomized(Learned(4, 100), 9),
+    ),
+    ("encoding must be an Encoding, got int", lambda: wrap(3, 9)),
+    ("drawn must rise, each row from 0", lambda: DRAWN.with_positions(torch.tensor([3, 3]))),
+    ("less than limit=2048", lambda: DRAWN.with_positions(torch.tensor([3, 2048]))),
+    (
+        "drawn has shape (2, 2); this encoding takes [tokens]",
+        lambda: DRAWN.with_positions(torch.ones(2, 2).long()),
+    ),
+    ("drawn have dtype torch.float32", lambda: DRAWN.with_positions(torch.ones(2))),
+    (
+        "of='rope' is rotary; ropewalk.encodings.randomized(",
+        lambda: ropewalk.make("randomized", dim=8, of="rope"),
+    ),
+    ("table must be a floating tensor [..., rows, dim]", lambda: resized(torch.ones(3), 2)),
 ]
 
 

@@ -40,6 +40,7 @@ EDGES: Mapping[str, tuple[dict[str, Any], ...]] = {
         {"dim": 21, "axes": 3, "layout": "sin_cos", "unit": 0.25},
         {"dim": 2, "axes": 2},
     ),
+    "randomized": ({"dim": 3, "tokens": 40, "of": "learned", "limit": 60, "length": 60},),
     "rope": (
         {"head_dim": 12, "base": 5e5, "rotary_dim": 6, "layout": "interleaved"},
         {"head_dim": 10, "scaling": {"rope_type": "linear", "factor": 4.0}},

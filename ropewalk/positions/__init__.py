@@ -9,5 +9,15 @@ from ropewalk.positions.builders import (
     segments,
     text,
 )
+from ropewalk.positions.sampled import randomized
 
-__all__ = ["fixed", "grid", "left_padded", "mask_segments", "packed", "segments", "text"]
+__all__ = [
+    "fixed",
+    "grid",
+    "left_padded",
+    "mask_segments",
+    "packed",
+    "randomized",
+    "segments",
+    "text",
+]

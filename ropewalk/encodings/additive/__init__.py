@@ -4,6 +4,7 @@ from ropewalk.encodings.additive.binary import Binary
 from ropewalk.encodings.additive.integer import Integer
 from ropewalk.encodings.additive.learned import Learned
 from ropewalk.encodings.additive.normalised import Normalised
+from ropewalk.encodings.additive.randomized import randomized_code
 from ropewalk.encodings.additive.sinusoidal import Sinusoidal
 
-__all__ = ["Binary", "Integer", "Learned", "Normalised", "Sinusoidal"]
+__all__ = ["Binary", "Integer", "Learned", "Normalised", "Sinusoidal", "randomized_code"]

@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Additive, integer_positions
+from ropewalk.encodings.bounds import require_inside
 from ropewalk.encodings.resize import Interpolation, resize_table
 from ropewalk.encodings.width import check_dim, check_floating
 from ropewalk.kernels.opaque import opaque
@@ -42,19 +43,13 @@ def _batched(op):
 def _rows(positions: Tensor, row_offset: int, length: int) -> Tensor:
     """positions + row_offset, once all of them are known to be in the table; compiled code too."""
     rows = positions + row_offset
-    if not rows.numel() or rows.is_meta:
-        return rows
-    inside = (positions >= 0) & (positions < length - row_offset)
-    if rows.device.type != "cpu":  # no wait for the device: it stops by itself
-        torch.ops.aten._assert_async.msg(inside.all(), "a position is outside the learned table")
-    elif not bool(inside.all()):
-        outside = int(positions[~inside].reshape(-1)[0])
-        raise ValueError(
-            f"positions hold {outside}, outside this learned table of {length} rows, "
-            f"which serves 0 … {length - row_offset - 1}"
-            + (f" (position 0 is row {row_offset})" if row_offset else "")
-            + "; shorten the text or train a longer table"
-        )
+    require_inside(
+        positions,
+        length - row_offset,
+        f"this learned table of {length} rows",
+        (f" (position 0 is row {row_offset})" if row_offset else "")
+        + "; shorten the text or train a longer table",
+    )
     return rows
 
 
