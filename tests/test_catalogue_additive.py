@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from typing import Any
+from random import Random as random_of
+from typing import Any, ClassVar
 
+import mpmath
 import pytest
 import torch
 from hypothesis import given
@@ -19,10 +21,11 @@ from ropewalk import positions
 from ropewalk.checks import EncodingContract
 from ropewalk.checks.reach import _Largest as largest_tensor
 from ropewalk.encodings import randomized
-from ropewalk.encodings.additive import Learned, Normalised, Sinusoidal
+from ropewalk.encodings.additive import Fourier, Learned, LearnedFourier, Normalised, Sinusoidal
 from ropewalk.encodings.bias import ALiBi
 from ropewalk.encodings.resize import resize_table
 from ropewalk.encodings.rotary import AxialRoPE, RoPE
+from ropewalk.spectra.gaussian import gaussian_matrix
 
 pytestmark = pytest.mark.usefixtures("poisoned")
 
@@ -489,6 +492,101 @@ def test_an_entry_randomizes_any_additive_encoding():
         ropewalk.make("randomized", dim=8, bits=5)
 
 
+# Fourier features.
+
+
+def test_fixed_features_are_those_of_sam_in_transformers():
+    from transformers import SamVisionConfig
+    from transformers.models.sam.modeling_sam import SamPositionalEmbedding
+
+    torch.manual_seed(0)
+    model = SamPositionalEmbedding(SamVisionConfig(num_pos_feats=16, scale=3.0))
+    matrix = model.positional_embedding.detach()
+    places = positions.grid(9, 6).flip(-1)  # SAM takes (x, y)
+    coordinates = (2 * places + 1) / torch.tensor([2.0 * 6, 2.0 * 9])
+    theirs = model(coordinates)
+    unit = 2.0**-24
+    encoding = Fourier(32, axes=2, unit=unit, matrix=matrix.tolist())
+    found = encoding.encode(positions.fixed(2 * coordinates.double() - 1, unit))
+    assert (found - theirs).abs().max() < 2e-5, "theirs are float32 angles"
+
+
+def test_fixed_features_are_those_of_the_definition_at_any_position():
+    matrix = ((1.5, -0.25, 3.0), (0.0, 2.0, 1e-3))
+    encoding = Fourier(6, axes=2, unit=0.125, matrix=matrix)
+    places = torch.tensor([[0, 0], [3, -5], [2**31 + 5, 131071]])
+    found = encoding.encode(places, dtype=torch.float64)
+    with mpmath.workdps(50):
+        for row, (y, x) in enumerate(places.tolist()):
+            for c in range(3):
+                cycles = mpmath.mpf(matrix[0][c]) * y + mpmath.mpf(matrix[1][c]) * x
+                angle = 2 * mpmath.pi * cycles * mpmath.mpf(0.125)
+                allowed = 1e-15 + 2e-16 * (abs(y) + abs(x)) * 3
+                assert abs(found[row, c].item() - mpmath.sin(angle)) <= allowed
+                assert abs(found[row, 3 + c].item() - mpmath.cos(angle)) <= allowed
+
+
+def test_products_of_fixed_features_approximate_a_gaussian():
+    std, dim = 2.0, 4096
+    codes = Fourier(dim, axes=2, std=std).encode(positions.grid(150, 2) * 2, dtype=torch.float64)
+    products = codes @ codes[0] / (dim / 2)
+    distances = (positions.grid(150, 2) * 2).double().norm(dim=-1) / 1024
+    expected = (-2 * math.pi**2 * std**2 * distances**2).exp()
+    assert (products - expected).abs().max() < 5 / math.sqrt(dim / 2)
+
+
+def test_the_seed_gives_the_matrix_on_every_machine():
+    first = gaussian_matrix(2, 3, seed=0)
+    assert first == gaussian_matrix(2, 3, seed=0)
+    assert first != gaussian_matrix(2, 3, seed=1)
+    assert all((number * 2**32).is_integer() for row in first for number in row)
+    assert gaussian_matrix(1, 3, 4.0) == (tuple(4 * n for n in first[0]),)
+    # Python's documented generator and the distribution's inverse in 30 digits
+    twister = random_of(0)
+    with mpmath.workdps(30):
+        for number in first[0]:
+            share = (mpmath.mpf(twister.getrandbits(52)) + 0.5) / mpmath.mpf(2) ** 52
+            exact = mpmath.sqrt(2) * mpmath.erfinv(2 * share - 1)
+            assert abs(number - exact) < 2.0**-32
+    many = torch.tensor(gaussian_matrix(1, 20_000, 3.0, seed=5))
+    assert many.std().item() == pytest.approx(3.0, rel=0.02)
+    assert abs(many.mean().item()) < 0.07
+
+
+def test_learned_features_are_those_of_the_definition():
+    encoding = LearnedFourier(5, axes=2, unit=0.5, features=8, hidden=3).double()
+    places = positions.grid(4, 3)
+    waves = (places.double() * 0.5) @ encoding.frequencies
+    features = torch.cat((waves.cos(), waves.sin()), dim=-1) / math.sqrt(8)
+    inner, outer = encoding.inner, encoding.outer
+    hidden = functional.gelu(features @ inner.weight.T + inner.bias)
+    expected = hidden @ outer.weight.T + outer.bias
+    assert (encoding.encode(places, dtype=torch.float64) - expected).abs().max() < 1e-14
+
+
+def test_learned_frequencies_start_with_their_deviation():
+    torch.manual_seed(0)
+    made = LearnedFourier(8, axes=2, std=0.3, features=4096)
+    assert made.frequencies.shape == (2, 2048)
+    assert made.frequencies.std().item() == pytest.approx(0.3, rel=0.05)
+
+
+class TestLearnedFourierNear(EncodingContract):
+    """Every law, that of gradients too, where a difference quotient is one."""
+
+    positions: ClassVar = (0, 1, 2, 7, -3)
+
+    def create(self):
+        return LearnedFourier(6, axes=2, features=8, hidden=5)
+
+
+def test_a_code_does_not_depend_on_other_tokens():
+    encoding = LearnedFourier(24, features=48)
+    codes = encoding.encode(torch.arange(300))
+    for count in (1, 2, 31, 299):
+        assert torch.equal(encoding.encode(torch.arange(count)), codes[:count])
+
+
 # Wrong input.
 
 TABLE = torch.zeros(10, 2)
@@ -497,6 +595,7 @@ resized: Any = resize_table
 sinusoidal: Any = Sinusoidal
 random_positions: Any = positions.randomized
 wrap: Any = randomized
+fixed_features: Any = Fourier
 DRAWN = randomized(Sinusoidal(8), 2)
 
 WRONG: list[tuple[str, Callable[[], Any]]] = [

@@ -41,6 +41,10 @@ EDGES: Mapping[str, tuple[dict[str, Any], ...]] = {
         {"dim": 2, "axes": 2},
     ),
     "randomized": ({"dim": 3, "tokens": 40, "of": "learned", "limit": 60, "length": 60},),
+    "fourier": (
+        {"dim": 6, "axes": 3, "unit": 0.25, "seed": 4},
+        {"dim": 5, "axes": 2, "learned": True, "hidden": 3},
+    ),
     "rope": (
         {"head_dim": 12, "base": 5e5, "rotary_dim": 6, "layout": "interleaved"},
         {"head_dim": 10, "scaling": {"rope_type": "linear", "factor": 4.0}},
