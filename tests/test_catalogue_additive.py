@@ -21,7 +21,15 @@ from ropewalk import positions
 from ropewalk.checks import EncodingContract
 from ropewalk.checks.reach import _Largest as largest_tensor
 from ropewalk.encodings import randomized
-from ropewalk.encodings.additive import Fourier, Learned, LearnedFourier, Normalised, Sinusoidal
+from ropewalk.encodings.additive import (
+    BiPE,
+    Fourier,
+    Learned,
+    LearnedFourier,
+    Normalised,
+    Sinusoidal,
+)
+from ropewalk.encodings.additive.bipe import SegmentALiBi
 from ropewalk.encodings.bias import ALiBi
 from ropewalk.encodings.resize import resize_table
 from ropewalk.encodings.rotary import AxialRoPE, RoPE
@@ -587,6 +595,97 @@ def test_a_code_does_not_depend_on_other_tokens():
         assert torch.equal(encoding.encode(torch.arange(count)), codes[:count])
 
 
+# Two levels.
+
+
+def their_levels(ends: list[bool], cap: int) -> tuple[list[int], list[int]]:
+    """A literal walk over one row: the boundary closes its own segment."""
+    segment, place, segments, places = 0, 0, [], []
+    for end in ends:
+        segments.append(segment)
+        places.append(min(place, cap))
+        segment, place = (segment + 1, 0) if end else (segment, place + 1)
+    return segments, places
+
+
+def test_a_full_stop_ends_its_own_segment():
+    ids = torch.tensor([[5, 7, 869, 4, 13, 13, 8], [869, 1, 1, 1, 1, 1, 1]])
+    segments, places = positions.bilevel(torch.isin(ids, torch.tensor([869, 13])))
+    assert segments.tolist() == [[0, 0, 0, 1, 1, 2, 3], [0, 1, 1, 1, 1, 1, 1]]
+    assert places.tolist() == [[0, 1, 2, 0, 1, 0, 0], [0, 0, 1, 2, 3, 4, 5]]
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=9, max_size=9), max_size=4), st.integers(0, 9))
+def test_levels_are_those_of_a_walk(rows, cap):
+    ends = torch.tensor(rows, dtype=torch.bool).reshape(len(rows), 9)
+    for boundaries in (ends, ends.int()):
+        segments, places = positions.bilevel(boundaries, cap=cap)
+        assert segments.dtype == places.dtype == torch.int64
+        for row, line in enumerate(rows):
+            assert (segments[row].tolist(), places[row].tolist()) == their_levels(line, cap)
+    if rows:
+        alone = positions.bilevel(ends[0], cap=None)
+        assert alone[1].tolist() == their_levels(rows[0], 99)[1]
+
+
+def test_levels_of_no_tokens_and_of_long_segments():
+    empty = positions.bilevel(torch.zeros(2, 0, dtype=torch.bool))
+    assert [level.shape for level in empty] == [(2, 0)] * 2
+    places = positions.bilevel(torch.zeros(3000, dtype=torch.bool))[1]
+    assert torch.equal(places, torch.arange(3000).clamp_max(1023))
+
+
+def test_levels_compile_whole():
+    compiled = torch.compile(positions.bilevel, fullgraph=True, backend="aot_eager")
+    ends = torch.tensor([[True, False, False, True, False]])
+    for found, expected in zip(compiled(ends), positions.bilevel(ends), strict=True):
+        assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("inter", ["rope", "alibi"])
+def test_the_documented_example_is_bipe(inter):
+    """x + E(place), then attention by segment: against a plain softmax in float64."""
+    encoding = ropewalk.make("bipe", dim=32, heads=4, inter=inter).double()
+    ends = torch.arange(14) % 5 == 3
+    segments, places = positions.bilevel(ends)
+    x = random(2, 14, 32)
+    embedded = encoding(x, places)
+    assert torch.equal(embedded, x + encoding.intra.weight[places])
+    q, k, v = (embedded @ random(32, 32, seed=s) for s in (1, 2, 3))
+    q, k, v = (y.unflatten(-1, (4, 8)).transpose(1, 2) for y in (q, k, v))
+    found = ropewalk.attend(q, k, v, encoding.inter, q_positions=segments, kv_positions=segments)
+    if inter == "rope":
+        rope = RoPE(8)
+        logits = rope.encode_q(q, segments) @ rope.encode_k(k, segments).mT / 8**0.5
+    else:
+        slopes = torch.tensor([96 * 2.0 ** (-2 * h) for h in range(1, 5)], dtype=torch.float64)
+        gaps = (segments[:, None] - segments).abs().double()
+        logits = q @ k.mT / 8**0.5 - slopes[:, None, None] * gaps
+    hidden = torch.ones(14, 14, dtype=torch.bool).triu(1)
+    expected = logits.masked_fill(hidden, -math.inf).softmax(-1) @ v
+    assert (found - expected).abs().max() < 1e-12
+    further = segments + 1000
+    moved = ropewalk.attend(q, k, v, encoding.inter, q_positions=further, kv_positions=further)
+    assert (moved - found).abs().max() < 1e-12, "relative in segment ids"
+
+
+class TestSegmentALiBi(EncodingContract):
+    def create(self):
+        return SegmentALiBi(6)
+
+
+def test_bipe_of_any_two_encodings():
+    made = BiPE(Sinusoidal(12), RoPE(6, layout="interleaved"))
+    assert (made.dim, made.positions) == (12, None)
+    assert not made.state_dict()
+    places = torch.tensor([0, 5, 2000])
+    assert torch.equal(made.encode(places), Sinusoidal(12).encode(places))
+    table = ropewalk.make("bipe", dim=12, heads=2, length=10)
+    assert (table.positions, list(table.state_dict())) == (10, ["intra.weight"])
+    with pytest.raises(ValueError, match="outside this learned table of 10 rows"):
+        table.encode(torch.tensor([10]))
+
+
 # Wrong input.
 
 TABLE = torch.zeros(10, 2)
@@ -595,6 +694,7 @@ resized: Any = resize_table
 sinusoidal: Any = Sinusoidal
 random_positions: Any = positions.randomized
 wrap: Any = randomized
+two_levels: Any = BiPE
 fixed_features: Any = Fourier
 DRAWN = randomized(Sinusoidal(8), 2)
 

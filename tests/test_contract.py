@@ -41,6 +41,7 @@ EDGES: Mapping[str, tuple[dict[str, Any], ...]] = {
         {"dim": 2, "axes": 2},
     ),
     "randomized": ({"dim": 3, "tokens": 40, "of": "learned", "limit": 60, "length": 60},),
+    "bipe": ({"dim": 5, "heads": 3, "head_dim": 4, "length": 20},),
     "fourier": (
         {"dim": 6, "axes": 3, "unit": 0.25, "seed": 4},
         {"dim": 5, "axes": 2, "learned": True, "hidden": 3},

@@ -9,9 +9,11 @@ from ropewalk.positions.builders import (
     segments,
     text,
 )
+from ropewalk.positions.levels import bilevel
 from ropewalk.positions.sampled import randomized
 
 __all__ = [
+    "bilevel",
     "fixed",
     "grid",
     "left_padded",

@@ -1,6 +1,7 @@
 """Encodings that are added to token embeddings."""
 
 from ropewalk.encodings.additive.binary import Binary
+from ropewalk.encodings.additive.bipe import BiPE, bipe
 from ropewalk.encodings.additive.fourier import Fourier, LearnedFourier
 from ropewalk.encodings.additive.integer import Integer
 from ropewalk.encodings.additive.learned import Learned
@@ -9,6 +10,7 @@ from ropewalk.encodings.additive.randomized import randomized_code
 from ropewalk.encodings.additive.sinusoidal import Sinusoidal
 
 __all__ = [
+    "BiPE",
     "Binary",
     "Fourier",
     "Integer",
@@ -16,5 +18,6 @@ __all__ = [
     "LearnedFourier",
     "Normalised",
     "Sinusoidal",
+    "bipe",
     "randomized_code",
 ]
