@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable
 from random import Random as random_of
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import mpmath
@@ -388,7 +389,7 @@ class TestRandomizedLearned(EncodingContract):
 
 
 class TestRandomizedAxial(EncodingContract):
-    test_compile = None
+    test_compile: Any = None  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def create(self):
         return randomized(AxialRoPE(8), tokens=320)
@@ -492,9 +493,9 @@ def test_compiled_code_sees_a_new_draw_without_a_new_graph():
 
 
 def test_an_entry_randomizes_any_additive_encoding():
-    made = ropewalk.make("randomized", dim=8, tokens=9, limit=30, of="binary", bits=5, seed=2)
+    made: Any = ropewalk.make("randomized", dim=8, tokens=9, limit=30, of="binary", bits=5, seed=2)
     assert (made.base.bits, made.positions, made.limit) == (5, 9, 30)
-    again = ropewalk.make("randomized", dim=8, tokens=9, limit=30, of="binary", bits=5, seed=2)
+    again: Any = ropewalk.make("randomized", dim=8, tokens=9, limit=30, of="binary", bits=5, seed=2)
     assert torch.equal(made.sample, again.sample)
     with pytest.raises(TypeError, match="sinusoidal has no argument 'bits'"):
         ropewalk.make("randomized", dim=8, bits=5)
@@ -504,11 +505,10 @@ def test_an_entry_randomizes_any_additive_encoding():
 
 
 def test_fixed_features_are_those_of_sam_in_transformers():
-    from transformers import SamVisionConfig
     from transformers.models.sam.modeling_sam import SamPositionalEmbedding
 
     torch.manual_seed(0)
-    model = SamPositionalEmbedding(SamVisionConfig(num_pos_feats=16, scale=3.0))
+    model = SamPositionalEmbedding(SimpleNamespace(num_pos_feats=16, scale=3.0))
     matrix = model.positional_embedding.detach()
     places = positions.grid(9, 6).flip(-1)  # SAM takes (x, y)
     coordinates = (2 * places + 1) / torch.tensor([2.0 * 6, 2.0 * 9])
@@ -645,7 +645,7 @@ def test_levels_compile_whole():
 @pytest.mark.parametrize("inter", ["rope", "alibi"])
 def test_the_documented_example_is_bipe(inter):
     """x + E(place), then attention by segment: against a plain softmax in float64."""
-    encoding = ropewalk.make("bipe", dim=32, heads=4, inter=inter).double()
+    encoding: Any = ropewalk.make("bipe", dim=32, heads=4, inter=inter).double()
     ends = torch.arange(14) % 5 == 3
     segments, places = positions.bilevel(ends)
     x = random(2, 14, 32)
@@ -680,7 +680,7 @@ def test_bipe_of_any_two_encodings():
     assert not made.state_dict()
     places = torch.tensor([0, 5, 2000])
     assert torch.equal(made.encode(places), Sinusoidal(12).encode(places))
-    table = ropewalk.make("bipe", dim=12, heads=2, length=10)
+    table: Any = ropewalk.make("bipe", dim=12, heads=2, length=10)
     assert (table.positions, list(table.state_dict())) == (10, ["intra.weight"])
     with pytest.raises(ValueError, match="outside this learned table of 10 rows"):
         table.encode(torch.tensor([10]))

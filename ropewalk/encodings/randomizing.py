@@ -267,7 +267,7 @@ class RandomizedContextual(Contextual, Randomized):
         return self.base.bias(q, k, where_q, where_k, allowed)
 
 
-_KINDS = (
+_KINDS: tuple[tuple[type[Encoding], Any], ...] = (
     (Additive, RandomizedAdditive),
     (Rotary, RandomizedRotary),
     (Bias, RandomizedBias),

@@ -51,7 +51,7 @@ bipe`.
     after = ends.cumsum(-1)
     line = torch.arange(boundaries.shape[-1], device=boundaries.device).expand(boundaries.shape)
     # where each token's segment starts: one after the last boundary before it
-    starts = torch.where(ends.roll(1, -1).bool() & (line > 0), line, 0)
+    starts = torch.where(ends.roll(1, -1).bool(), line, 0)
     if line.numel():
         starts = starts.cummax(-1).values
     places = line - starts
