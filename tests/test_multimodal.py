@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import Ernie4_5_VLMoeConfig, Qwen2_5_VLConfig
 from transformers.models.ernie4_5_vl_moe import modeling_ernie4_5_vl_moe
 from transformers.models.glm4v import modeling_glm4v
 from transformers.models.glm4v_moe import modeling_glm4v_moe
@@ -248,13 +249,13 @@ def test_every_model_type_has_a_family():
 
 
 def test_a_config_states_merge_sizes_and_rates():
-    config = modeling_qwen2_5_vl.Qwen2_5_VLConfig(
+    config = Qwen2_5_VLConfig(
         vision_config={"spatial_merge_size": 3, "tokens_per_second": 7}
     )
     family = positions.family_of(config)
     assert family == positions.family("qwen2_5_vl", spatial_merge=3, rate=7)
     assert positions.family_of(config.to_dict()) == family
-    ernie = modeling_ernie4_5_vl_moe.Ernie4_5_VLMoeConfig()
+    ernie = Ernie4_5_VLMoeConfig()
     assert positions.family_of(ernie) == positions.family("ernie4_5_vl")
     thinker = {"model_type": "qwen3_omni_moe_thinker", "position_id_per_seconds": 25}
     whole = {"model_type": "qwen3_omni_moe", "thinker_config": thinker}

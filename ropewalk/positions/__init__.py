@@ -9,9 +9,11 @@ from ropewalk.positions.builders import (
     segments,
     text,
 )
+from ropewalk.positions.context_parallel import Shard, context_parallel, restored
 from ropewalk.positions.families import FAMILIES, MODEL_TYPES, Family, family, family_of
 from ropewalk.positions.multimodal import Placed, Rows, continued, multimodal, multimodal_rows
 from ropewalk.positions.reading import kinds_of, spans_of
+from ropewalk.positions.sequences import boundaries, document_segments, restart_segments
 from ropewalk.positions.spans import Audio, AudioVideo, Image, Span, Text, Video, timestamped
 
 __all__ = [
@@ -23,10 +25,14 @@ __all__ = [
     "Image",
     "Placed",
     "Rows",
+    "Shard",
     "Span",
     "Text",
     "Video",
+    "boundaries",
+    "context_parallel",
     "continued",
+    "document_segments",
     "family",
     "family_of",
     "fixed",
@@ -37,6 +43,8 @@ __all__ = [
     "multimodal",
     "multimodal_rows",
     "packed",
+    "restart_segments",
+    "restored",
     "segments",
     "spans_of",
     "text",
