@@ -116,7 +116,7 @@ register(
             "interleaved": Variant({"order": "interleaved"}),
             "an axis without pairs": Variant(
                 {"sections": (0, 16, 16)},
-                {"axes": False},
+                {"unique": False, "axes": False},
                 "places that differ only along that axis share their code",
                 when=lambda config: 0 in (config.get("sections") or ()),
             ),
