@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
 import itertools
 import re
+import textwrap
 from collections.abc import Sequence
 from fractions import Fraction
 from types import MethodType, SimpleNamespace
@@ -16,6 +20,7 @@ from hypothesis import strategies as st
 from transformers import Ernie4_5_VLMoeConfig, Qwen2_5_VLConfig
 from transformers.models.ernie4_5_vl_moe import modeling_ernie4_5_vl_moe
 from transformers.models.glm4v import modeling_glm4v
+from transformers.models.glm4v.processing_glm4v import Glm4vProcessor
 from transformers.models.glm4v_moe import modeling_glm4v_moe
 from transformers.models.qwen2_5_omni import modeling_qwen2_5_omni
 from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl
@@ -23,6 +28,7 @@ from transformers.models.qwen2_vl import modeling_qwen2_vl
 from transformers.models.qwen3_5 import modeling_qwen3_5
 from transformers.models.qwen3_omni_moe import modeling_qwen3_omni_moe
 from transformers.models.qwen3_vl import modeling_qwen3_vl
+from transformers.processing_utils import ProcessorMixin
 
 from ropewalk import positions
 from ropewalk.positions import Audio, AudioVideo, Image, Text, Video
@@ -226,6 +232,19 @@ def test_kinds_come_from_placeholder_ids():
     assert found.tolist() == [[1, 0, 2, 0, 2, 0, 1]]
 
 
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=20))
+def test_kinds_are_those_of_the_processors(line):
+    """Ids 1 image, 2 video, 3 audio; for GLM-4V 4 and 5 open and close a video."""
+    ids = torch.tensor([line])
+    stub = SimpleNamespace(image_token_ids=[1], video_token_ids=[2], audio_token_ids=[3])
+    expected = ProcessorMixin.create_mm_token_type_ids(stub, [line])
+    assert positions.kinds_of(ids, image=1, video=2, audio=3).tolist() == expected
+    stub = SimpleNamespace(image_token_id=1, video_start_id=4, video_end_id=5)
+    expected = Glm4vProcessor.create_mm_token_type_ids(stub, [line])
+    found = positions.kinds_of(ids, image=1, video_start=4, video_end=5)
+    assert found.tolist() == [list(row) for row in expected]
+
+
 def test_decoding_goes_on_at_next():
     spans = [Text(2), Image(8, 4), Text(3)]
     whole = positions.multimodal([*spans, Text(4)], "qwen3_vl").positions
@@ -241,7 +260,6 @@ def test_decoding_goes_on_at_next():
 
 def test_every_model_type_has_a_family():
     for name, own in positions.MODEL_TYPES.items():
-        assert positions.family(name) is not None
         assert positions.family(name).name == own
     mine = positions.Family("mine", spatial_merge=1)
     assert positions.family(mine) == mine
@@ -249,9 +267,7 @@ def test_every_model_type_has_a_family():
 
 
 def test_a_config_states_merge_sizes_and_rates():
-    config = Qwen2_5_VLConfig(
-        vision_config={"spatial_merge_size": 3, "tokens_per_second": 7}
-    )
+    config = Qwen2_5_VLConfig(vision_config={"spatial_merge_size": 3, "tokens_per_second": 7})
     family = positions.family_of(config)
     assert family == positions.family("qwen2_5_vl", spatial_merge=3, rate=7)
     assert positions.family_of(config.to_dict()) == family
@@ -261,6 +277,29 @@ def test_a_config_states_merge_sizes_and_rates():
     whole = {"model_type": "qwen3_omni_moe", "thinker_config": thinker}
     assert positions.family_of(whole) == positions.family("qwen3_omni", rate=25)
     assert positions.family_of({"model_type": "qwen2_vl"}) == positions.family("qwen2_vl")
+
+
+def rule(model_type: str) -> str:
+    """The code of a model's get_rope_index without its docstring."""
+    module = importlib.import_module(f"transformers.models.{model_type}.modeling_{model_type}")
+    for kind in vars(module).values():
+        if isinstance(kind, type) and "get_rope_index" in vars(kind):
+            tree = ast.parse(textwrap.dedent(inspect.getsource(kind.get_rope_index)))
+            tree.body[0].body.pop(0)  # pyright: ignore[reportAttributeAccessIssue]
+            return ast.dump(tree)
+    raise AssertionError(f"{model_type} has no get_rope_index")
+
+
+SIBLINGS = [
+    (name, {"ernie4_5_vl": "ernie4_5_vl_moe"}.get(own, own))
+    for name, own in positions.MODEL_TYPES.items()
+    if not name.endswith("thinker") and own != "qwen3_omni"
+]
+
+
+@pytest.mark.parametrize(("name", "own"), SIBLINGS)
+def test_model_types_of_a_family_have_the_same_code(name, own):
+    assert rule(name) == rule(own)
 
 
 # VideoRoPE. Expected values: equation 8 of the paper and the authors' code, worked by hand for
