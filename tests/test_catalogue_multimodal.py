@@ -24,11 +24,11 @@ from ropewalk import positions, spectra
 from ropewalk.encodings.rotary import RoPE, TMRoPE, VideoRoPE, mrope, rope
 from ropewalk.positions import Audio, AudioVideo, Image, Text, Video
 from ropewalk.spectra.sections import (
+    ORDERS,
     alternating,
     blocks,
     interleaved,
     sectioned,
-    usual_sections,
 )
 
 
@@ -54,9 +54,13 @@ def test_the_owners_of_the_pairs():
     assert third.head_dim == 256
     assert alternating([3, 1, 2]) == "HWHHTT"
     assert alternating([1, 2, 0]) == "HWW"
-    for pairs, order in ((64, "blocks"), (64, "interleaved"), (64, "alternating"), (3, "blocks")):
-        assert sum(usual_sections(pairs, order)) == pairs
-        assert min(usual_sections(pairs, order)) >= 1
+
+
+@given(st.sampled_from(tuple(ORDERS)), st.integers(3, 200))
+def test_usual_sections_serve_every_axis_of_any_width(order, pairs):
+    letters = owners(mrope(2 * pairs, order=order))
+    assert len(letters) == pairs
+    assert set(letters) == set("THW")
 
 
 # transformers' own rotations. float32 angles there: positions stay below 2000, where the product
@@ -157,7 +161,7 @@ def test_q_of_qwen3_omni_turns_at_fractional_times():
     spans = [Text(3), Video(4, 4, 4, 2 / 30), Text(2)]
     placed = positions.multimodal(spans, family).positions
     q = torch.randn(1, 2, len(placed), 128, generator=torch.Generator().manual_seed(2))
-    config = SimpleNamespace(
+    config: Any = SimpleNamespace(
         rope_parameters={"rope_type": "default", "rope_theta": 1e6, "mrope_section": [24, 20, 20]},
         head_dim=128,
         max_position_embeddings=4096,
@@ -194,7 +198,7 @@ def test_the_config_of_each_model_says_the_same(name):
 # What sections mean.
 
 
-@pytest.mark.parametrize("order", ["blocks", "interleaved", "alternating"])
+@pytest.mark.parametrize("order", ORDERS)
 @given(st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=4), st.integers(3, 40))
 def test_on_text_it_is_rope(order, line, pairs):
     where = torch.tensor(line)

@@ -236,7 +236,7 @@ def test_kinds_come_from_placeholder_ids():
 def test_kinds_are_those_of_the_processors(line):
     """Ids 1 image, 2 video, 3 audio; for GLM-4V 4 and 5 open and close a video."""
     ids = torch.tensor([line])
-    stub = SimpleNamespace(image_token_ids=[1], video_token_ids=[2], audio_token_ids=[3])
+    stub: Any = SimpleNamespace(image_token_ids=[1], video_token_ids=[2], audio_token_ids=[3])
     expected = ProcessorMixin.create_mm_token_type_ids(stub, [line])
     assert positions.kinds_of(ids, image=1, video=2, audio=3).tolist() == expected
     stub = SimpleNamespace(image_token_id=1, video_start_id=4, video_end_id=5)
