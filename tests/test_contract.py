@@ -51,7 +51,7 @@ EDGES: Mapping[str, tuple[dict[str, Any], ...]] = {
     ),
     "mrope": (
         {"head_dim": 16, "rotary_dim": 12, "order": "alternating", "layout": "interleaved"},
-        {"head_dim": 6, "sections": (1, 1, 1), "unit": 2.0**-20},
+        {"head_dim": 6, "sections": (1, 1, 1), "order": "interleaved", "unit": 2.0**-20},
     ),
     "tm_rope": ({"head_dim": 8, "order": "interleaved"},),
     "video_rope": ({"head_dim": 10, "sections": (2, 2, 1)}, {"head_dim": 6}),

@@ -113,7 +113,6 @@ register(
         claims=SECTION_CLAIMS,
         reasons=SECTION_REASONS,
         variants={
-            "interleaved": Variant({"order": "interleaved"}),
             "an axis without pairs": Variant(
                 {"sections": (0, 16, 16)},
                 {"unique": False, "axes": False},
