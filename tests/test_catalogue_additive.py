@@ -444,6 +444,26 @@ def test_attention_with_a_wrapper_is_that_with_its_positions():
         assert (last - found[..., -1:, :]).abs().max() < 1e-12, "decoding sees the same draw"
 
 
+class Reading(ropewalk.Contextual):
+    """A bias that reads keys and distances."""
+
+    heads, head_dim = 4, 16
+
+    def bias(self, block):
+        gaps = block.q_positions[..., :, None] - block.kv_positions[..., None, :]
+        return block.k.sum(-1)[..., None, :] * -gaps.to(block.k.dtype) / 100
+
+
+def test_a_contextual_encoding_is_wrapped_too():
+    wrapped = randomized(Reading(), tokens=9)
+    q, k, v = random(3, 2, 4, 9, 16)
+    where = wrapped.sample[0]
+    found = ropewalk.attend(q, k, v, wrapped)
+    given = ropewalk.attend(q, k, v, Reading(), q_positions=where, kv_positions=where)
+    assert torch.equal(found, given)
+    assert not torch.equal(found, ropewalk.attend(q, k, v, Reading()))
+
+
 def test_resampling_is_explicit_and_keeps_memory():
     wrapped = randomized(Sinusoidal(8), tokens=6)
     line, first, memory = torch.arange(6), wrapped.sample.clone(), wrapped.sample.data_ptr()

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     Device = torch.device | str | None
 
 
-def count_of(name: str, value: int, at_least: int = 0) -> int:
-    """``value`` if it is an int and not below ``at_least``."""
+def _count(name: str, value: int, at_least: int = 0) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name}={value!r} must be an int")
     if value < at_least:
@@ -36,7 +35,7 @@ def text(tokens: int, *, offset: int | Tensor = 0, device: Device = None) -> Ten
     Returns:
         int64 ``[tokens]``, or ``[batch, tokens]``.
     """
-    line = torch.arange(count_of("tokens", tokens), device=device)
+    line = torch.arange(_count("tokens", tokens), device=device)
     if isinstance(offset, Tensor):
         if offset.dtype.is_floating_point or offset.dim() != 1:
             raise TypeError(
@@ -164,9 +163,9 @@ def grid(*sizes: int, device: Device = None) -> Tensor:
     """
     if not sizes:
         raise ValueError("grid needs at least one size, such as grid(height, width)")
-    if math.prod(count_of("size", size) for size in sizes) > 1 << 40:
+    if math.prod(_count("size", size) for size in sizes) > 1 << 40:
         raise ValueError(f"a grid of sizes {sizes} has more places than memory can hold")
-    lines = [torch.arange(count_of("size", size), device=device) for size in sizes]
+    lines = [torch.arange(_count("size", size), device=device) for size in sizes]
     return torch.stack(torch.meshgrid(*lines, indexing="ij"), dim=-1).reshape(-1, len(sizes))
 
 

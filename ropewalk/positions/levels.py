@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ropewalk.positions.builders import count_of
+from ropewalk.spectra.arguments import check_int
 
 
 def bilevel(boundaries: Tensor, *, cap: int | None = 1023) -> tuple[Tensor, Tensor]:
@@ -55,7 +55,9 @@ bipe`.
     if line.numel():
         starts = starts.cummax(-1).values
     places = line - starts
-    return after - ends, places if cap is None else places.clamp_max(count_of("cap", cap))
+    return after - ends, places if cap is None else places.clamp_max(
+        check_int("cap", cap, at_least=0)
+    )
 
 
 def _described(boundaries: object) -> str:

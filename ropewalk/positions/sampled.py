@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ropewalk.positions.builders import count_of
+from ropewalk.spectra.arguments import check_int
 
 _DENSE = 4
 """From one position in this many on, a whole permutation is no larger than a rejection sample."""
@@ -43,14 +43,14 @@ def randomized(
     Source: Randomized Positional Encodings Boost Length Generalization of Transformers (Ruoss et
     al., 2023), §3.
     """
-    if count_of("limit", limit, at_least=1) > 1 << 53:
+    if check_int("limit", limit, at_least=1) > 1 << 53:
         raise ValueError(f"limit={limit} must be at most 2**53")
-    if count_of("tokens", tokens) > limit:
+    if check_int("tokens", tokens, at_least=0) > limit:
         raise ValueError(
             f"tokens={tokens} different positions do not fit below limit={limit}; raise limit to "
             "the longest text there will be"
         )
-    rows = 1 if batch is None else count_of("batch", batch)
+    rows = 1 if batch is None else check_int("batch", batch, at_least=0)
     home = torch.device("cpu") if generator is None else generator.device
     drawn = torch.empty(rows, tokens, dtype=torch.int64, device=home)
     for row in range(rows):

@@ -228,13 +228,11 @@ def fourier(
     seed: int | None = None,
     hidden: int | None = None,
 ) -> Fourier | LearnedFourier:
-    """Fixed or learned Fourier features; what is None takes the default of its class.
+    """:class:`Fourier`, or :class:`LearnedFourier`; what is None takes the default of its class.
 
     Args:
-        dim, axes, std, unit: as in :class:`Fourier` and :class:`LearnedFourier`.
-        learned: which of them.
-        seed: of the fixed one.
-        hidden: of the learned one.
+        dim, axes, std, unit: of both.
+        learned: which of them; ``seed`` is of the fixed one, ``hidden`` of the learned one.
 
     Raises:
         TypeError, ValueError: a value is out of range, or belongs to the other form.
