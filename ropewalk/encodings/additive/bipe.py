@@ -150,6 +150,14 @@ def bipe(
 
     Raises:
         TypeError, ValueError: a value is out of range, or dim is no multiple of heads.
+
+    Example:
+        >>> encoding = bipe(768, heads=12)
+        >>> segments, places = ropewalk.positions.bilevel(torch.isin(ids, ends))
+        >>> x = encoding(embed(ids), places)
+        >>> y = ropewalk.attend(
+        ...     q, k, v, encoding.inter, q_positions=segments, kv_positions=segments
+        ... )
     """
     if inter not in INTER:
         raise ValueError(f"inter={inter!r} is unknown; use one of {INTER}")

@@ -39,6 +39,11 @@ def randomized_code(
 
     Raises:
         TypeError, ValueError: a value is out of range, or ``of`` is not additive.
+
+    Example:
+        >>> encoding = randomized_code(64, tokens=40)
+        >>> for x in batches:  # in evaluation too
+        ...     y = encoding.resample(x.shape[-2])(x)
     """
     spec = get(of)
     if spec.family != "additive":
