@@ -1,7 +1,8 @@
 """Encodings that rotate q and k."""
 
 from ropewalk.encodings.rotary.axial import AxialRoPE
+from ropewalk.encodings.rotary.mixed import MixedRoPE
 from ropewalk.encodings.rotary.p_rope import p_rope
 from ropewalk.encodings.rotary.rope import RoPE, rope
 
-__all__ = ["AxialRoPE", "RoPE", "p_rope", "rope"]
+__all__ = ["AxialRoPE", "MixedRoPE", "RoPE", "p_rope", "rope"]
