@@ -31,7 +31,7 @@ class ValueLaws(Case):
         encoding = self._made().double()
         seen = self._view(encoding)
         samples = [p for p in self._samples(encoding) if abs(p) < 2**18]
-        near = [p for p in samples if abs(p) <= 128]
+        near = [p for p in samples if abs(p) <= 8]
         learned = [p for p in encoding.parameters() if p.dtype.is_floating_point]
         self._agrees_with_quotients(seen, samples, None, 1e-4)
         if learned:

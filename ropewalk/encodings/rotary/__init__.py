@@ -1,8 +1,12 @@
 """Encodings that rotate q and k."""
 
 from ropewalk.encodings.rotary.axial import AxialRoPE
+from ropewalk.encodings.rotary.commuting import CommutingRoPE
+from ropewalk.encodings.rotary.golden import GoldenRoPE
+from ropewalk.encodings.rotary.lie import LieRoPE
 from ropewalk.encodings.rotary.mixed import MixedRoPE
 from ropewalk.encodings.rotary.p_rope import p_rope
 from ropewalk.encodings.rotary.rope import RoPE, rope
+from ropewalk.encodings.rotary.string import StringRoPE
 
-__all__ = ["AxialRoPE", "MixedRoPE", "RoPE", "p_rope", "rope"]
+__all__ = ["AxialRoPE", "CommutingRoPE", "GoldenRoPE", "LieRoPE", "MixedRoPE", "RoPE", "StringRoPE", "p_rope", "rope"]

@@ -146,7 +146,7 @@ register(
         title="rotary along learned directions, per head",
         equation=r"\mathrm{angle}_{h,c} = \textstyle\sum_a p_a f_{h,a,c}",
         source="Heo et al. (2024), Rotary Position Embedding for Vision Transformer",
-        config={"head_dim": 64, "heads": 8},
+        config={"head_dim": 64, "heads": 2},
         claims={**ROTATION_CLAIMS, "axes": True, "deterministic": False},
         reasons={
             "decay": ROTATION_REASONS["decay"],
