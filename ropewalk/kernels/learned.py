@@ -121,4 +121,3 @@ def learned_tables(
     zero = angle - angle.detach()
     cosine, sine = torch.cos(zero), torch.sin(zero)
     return cos * cosine - sin * sine, sin * cosine + cos * sine
-

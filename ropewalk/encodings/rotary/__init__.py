@@ -9,4 +9,14 @@ from ropewalk.encodings.rotary.p_rope import p_rope
 from ropewalk.encodings.rotary.rope import RoPE, rope
 from ropewalk.encodings.rotary.string import StringRoPE
 
-__all__ = ["AxialRoPE", "CommutingRoPE", "GoldenRoPE", "LieRoPE", "MixedRoPE", "RoPE", "StringRoPE", "p_rope", "rope"]
+__all__ = [
+    "AxialRoPE",
+    "CommutingRoPE",
+    "GoldenRoPE",
+    "LieRoPE",
+    "MixedRoPE",
+    "RoPE",
+    "StringRoPE",
+    "p_rope",
+    "rope",
+]

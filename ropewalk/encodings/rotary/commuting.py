@@ -145,9 +145,7 @@ class CommutingRoPE(Rotary):
         shares = self.shares().detach().to("cpu").tolist()
         result: list[float] = []
         for block, generator in enumerate(own):
-            size = sum(
-                p * self.unit * row[block] for p, row in zip(where, shares, strict=True)
-            )
+            size = sum(p * self.unit * row[block] for p, row in zip(where, shares, strict=True))
             exponent = [[size * entry for entry in row] for row in generator]
             start = block * self.block_size
             result += by_exponential(exponent, x[start : start + self.block_size])

@@ -87,8 +87,9 @@ class GoldenRoPE(RoPE):
 
 
 def _stands(config) -> bool:
-    return round(config.get("zero_fraction", 0.0) * (config["head_dim"] // 2)) * 2 == (
-        config["head_dim"]
+    return (
+        round(config.get("zero_fraction", 0.0) * (config["head_dim"] // 2)) * 2
+        == (config["head_dim"])
     )
 
 

@@ -91,9 +91,9 @@ class StringRoPE(Rotary):
         """q ``[..., H, T, head_dim]`` in the basis P, and turned; H a multiple of heads."""
         check_vectors(q, self.head_dim, self.heads)
         basis = self.basis().to(wide_dtype(q.dtype))
-        return self.rope.encode_q(
-            by_blocks(q, basis.unsqueeze(1)), positions, offset=offset
-        ).to(q.dtype)
+        return self.rope.encode_q(by_blocks(q, basis.unsqueeze(1)), positions, offset=offset).to(
+            q.dtype
+        )
 
     def encode_k(
         self, k: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
