@@ -3,9 +3,9 @@ r"""ComRoPE: blocks of lanes turn by trainable generators that commute.
 .. math:: R(p) = \exp\Bigl(\sum_n p_n A_n\Bigr), \qquad
           A_n = \mathrm{diag}(B_{n,1}, …, B_{n,m}), \qquad B_{n,j} \text{ skew } b × b
 
-Axis partition (``"ap"``): :math:`B_{n,j} = P_j - P_j^\top` if j ≡ n mod N, else 0. Linear dependence
-(``"ld"``): :math:`B_{n,j} = θ_{n,j}(P_j - P_j^\top)`, θ shared by the heads. Since the A commute,
-R(p)ᵀR(p') = R(p' − p) and the score is relative.
+Axis partition (``"ap"``): :math:`B_{n,j} = P_j - P_j^\top` if j ≡ n mod N, else 0. Linear
+dependence (``"ld"``): :math:`B_{n,j} = θ_{n,j}(P_j - P_j^\top)`, θ shared by the heads. Since the A
+commute, R(p)ᵀR(p') = R(p' − p) and the score is relative.
 
 A skew B = V·diag(−iw)·V* turns by exact phases in its eigenvectors,
 

@@ -17,9 +17,9 @@ is exact for the value it holds (:mod:`ropewalk.kernels.learned`), so the score 
 position, and :attr:`MixedRoPE.spectrum` gives the same bits.
 
 Source: Rotary Position Embedding for Vision Transformer (Heo et al., 2024), §3.2, and the authors'
-code: base 10, angles uniform in [0, 2π), lanes interleaved, a set of frequencies per layer.
-Confirmed: against that initialisation written out, and against timm's RotaryEmbeddingMixed
-(tests/test_catalogue_axes.py).
+code: base 10, angles uniform in [0, 2π), lanes interleaved, the first axis the columns, a set of
+frequencies per layer, stored as [axes, heads, d/2]. Confirmed: against that initialisation written
+out (tests/test_catalogue_axes.py); by hand, the results of RotaryEmbeddingMixed of timm 1.0.31.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ropewalk.encodings.rotary.rope import ROTATION_CLAIMS, ROTATION_REASONS
 from ropewalk.encodings.turning import check_vectors, turned_by_loop, turned_by_tables
 from ropewalk.encodings.width import check_dim
 from ropewalk.kernels.learned import learned_tables
-from ropewalk.spectra import LAYOUTS, Layout, Spectrum, axial
+from ropewalk.spectra import Layout, Spectrum, axial
 from ropewalk.spectra.arguments import check_number
 
 
