@@ -122,13 +122,11 @@ class CommutingRoPE(Rotary):
         speeds = (speeds - speeds.flip(-1)) / 2  # ±w in pairs, to the last bit
         freqs = -self.shares()[:, :, None] * speeds[:, None]  # [heads, axes, blocks, b]
         tables = learned_tables(where, freqs.flatten(-2), wide, self.unit)
-        real, imaginary = vectors.real.to(wide), vectors.imag.to(wide)
-        to_real, to_imaginary = real.transpose(-1, -2), -imaginary.transpose(-1, -2)
-        x = q.to(wide)
-        lanes = torch.cat((by_blocks(x, to_real), by_blocks(x, to_imaginary)), dim=-1)
-        turned = turned_by_tables(lanes, *tables, "half")
-        first, second = turned.chunk(2, dim=-1)
-        return (by_blocks(first, real) - by_blocks(second, imaginary)).to(q.dtype)
+        # V*x as neighbouring lanes, its real and imaginary part, and Re(V·) as the transpose
+        inwards = torch.stack((vectors.real, -vectors.imag), dim=-1).flatten(-2).to(wide)
+        lanes = by_blocks(q.to(wide), inwards.transpose(-1, -2))
+        turned = turned_by_tables(lanes, *tables, "interleaved")
+        return by_blocks(turned, inwards).to(q.dtype)
 
     def encode_k(
         self, k: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None

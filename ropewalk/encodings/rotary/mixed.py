@@ -74,7 +74,8 @@ class MixedRoPE(Rotary):
     ) -> None:
         super().__init__()
         self.start = axial(head_dim, base, axes=axes, layout=layout)
-        self.head_dim, self.axes, self.layout = head_dim, axes, layout
+        self.head_dim, self.axes = head_dim, axes
+        self.layout: Layout = layout
         self.heads = check_dim(heads, "heads")
         self.unit = check_number("unit", unit, above=0)
         if not isinstance(rotate, bool):
