@@ -67,6 +67,12 @@ EDGES: Mapping[str, tuple[dict[str, Any], ...]] = {
         {"head_dim": 8, "heads": 2, "axes": 1, "block_size": 4},
         {"head_dim": 6, "heads": 4, "axes": 3, "block_size": 3, "unit": 2.0**-8},
     ),
+    "mrope": (
+        {"head_dim": 16, "rotary_dim": 12, "order": "alternating", "layout": "interleaved"},
+        {"head_dim": 6, "sections": (1, 1, 1), "order": "interleaved", "unit": 2.0**-20},
+    ),
+    "tm_rope": ({"head_dim": 8, "order": "interleaved"},),
+    "video_rope": ({"head_dim": 10, "sections": (2, 2, 1)}, {"head_dim": 6}),
     "alibi": ({"heads": 12}, {"heads": 1}),
 }
 
