@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -38,7 +39,7 @@ class ValueLaws(Case):
             self._agrees_with_quotients(seen, near, learned, 1e-5)
 
     def _agrees_with_quotients(
-        self, seen: View, samples: list[int], learned: list[Tensor] | None, length: float
+        self, seen: View, samples: list[int], learned: Sequence[Tensor] | None, length: float
     ) -> None:
         """Derivatives of parameters, or else of the inputs, along a random direction each."""
         inputs = [x.requires_grad_() for x in seen.inputs(2, len(samples), torch.float64)]

@@ -99,7 +99,8 @@ class MixedRoPE(Rotary):
     def spectrum(self) -> Spectrum:
         """The frequencies as they are now: frozen, with the same integer phases."""
         held = self.freqs.detach().to("cpu", torch.float64).tolist()
-        return Spectrum(held, self.head_dim, layout=self.layout, unit=self.unit)
+        freqs = tuple(tuple(map(tuple, matrix)) for matrix in held)
+        return Spectrum(freqs, self.head_dim, layout=self.layout, unit=self.unit)
 
     def encode_q(
         self, q: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
