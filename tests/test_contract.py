@@ -54,8 +54,26 @@ EDGES: Mapping[str, tuple[dict[str, Any], ...]] = {
     "p_rope": ({"head_dim": 16, "fraction": 0.25, "factor": 8.0}, {"head_dim": 6, "fraction": 0}),
     "axial": (
         {"head_dim": 12, "axes": 3},
+        {"head_dim": 16, "axes_dim": (2, 8, 6)},
         {"head_dim": 10, "assignment": (1, 0, 1, 1, 0), "layout": "interleaved"},
         {"head_dim": 8, "coordinates": "normalised", "scale": (2 * math.pi, 1.0)},
+    ),
+    "mixed": (
+        {"head_dim": 12, "heads": 1, "axes": 3, "layout": "interleaved"},
+        {"head_dim": 4, "heads": 4, "axes": 1, "unit": 2.0**-20},
+    ),
+    "golden": (
+        {"head_dim": 10, "heads": 1, "min_freq": 0.2, "max_freq": 20.0, "zero_fraction": 0.25},
+        {"head_dim": 6, "heads": 4, "min_freq": 0.1, "max_freq": 0.1, "axes": 4},
+    ),
+    "string": ({"head_dim": 12, "heads": 1, "axes": 3, "std": 0.5, "layout": "interleaved"},),
+    "commuting": (
+        {"head_dim": 12, "heads": 1, "axes": 2, "block_size": 3},
+        {"head_dim": 6, "heads": 4, "kind": "ld", "axes": 3, "block_size": 2, "unit": 2.0**-8},
+    ),
+    "lie": (
+        {"head_dim": 8, "heads": 2, "axes": 1, "block_size": 4},
+        {"head_dim": 6, "heads": 4, "axes": 3, "block_size": 3, "unit": 2.0**-8},
     ),
     "mrope": (
         {"head_dim": 16, "rotary_dim": 12, "order": "alternating", "layout": "interleaved"},
@@ -66,11 +84,17 @@ EDGES: Mapping[str, tuple[dict[str, Any], ...]] = {
     "alibi": ({"heads": 12}, {"heads": 1}),
 }
 
+TOLERANCES: Mapping[str, Mapping[str, float]] = {
+    "commuting": {"drift": 1e-14},  # eigenvalues, and the series they are compared with, in float64
+    "lie": {"drift": 1e-13},  # exponents are float64 products, squared many times
+}
+
 
 def smaller(spec: Spec) -> dict[str, Any]:
     """The configuration with another width and base: a sibling that shares no numbers."""
     changed: dict[str, Any] = {
-        name: value // 2 for name, value in spec.config.items() if isinstance(value, int)
+        name: max(value // 2, 1) if isinstance(value, int) else value
+        for name, value in spec.config.items()
     }
     if "base" in inspect.signature(spec.factory).parameters:
         changed["base"] = 77.0
@@ -84,6 +108,7 @@ def case(spec: Spec, config: Mapping[str, Any], waivers: Mapping[str, str]) -> d
         "create": lambda self: spec.make(**config),
         "siblings": lambda self: [spec.make(**other) for other in others if other != config],
         "waivers": waivers,
+        **TOLERANCES.get(spec.name, {}),
     }
 
 

@@ -7,6 +7,7 @@ from ropewalk.spectra.axial import axial
 from ropewalk.spectra.by_length import LengthSpectrum
 from ropewalk.spectra.dynamic_ntk import dynamic_ntk
 from ropewalk.spectra.geometric import geometric
+from ropewalk.spectra.golden import golden
 from ropewalk.spectra.hunyuan_alpha import hunyuan_alpha
 from ropewalk.spectra.lanes import LAYOUTS, PAIRINGS, Layout, Pairing
 from ropewalk.spectra.linear import linear
@@ -33,6 +34,7 @@ __all__ = [
     "dynamic_ntk",
     "exact_angle",
     "geometric",
+    "golden",
     "hunyuan_alpha",
     "linear",
     "llama3",

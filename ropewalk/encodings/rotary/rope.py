@@ -178,31 +178,36 @@ class RoPE(Rotary):
             self.encode_k(k, positions, offset=offset),
         )
 
-    def matrix(self, position: int | Sequence[int]) -> Tensor:
+    def matrix(self, position: int | Sequence[int], head: int = 0) -> Tensor:
         """The rotation at ``position`` as a float64 matrix ``[head_dim, head_dim]``."""
         matrix = torch.eye(self.head_dim, dtype=torch.float64)
-        for a, b, cos, sin in self._turns(position):
+        for a, b, cos, sin in self._turns(position, head):
             matrix[a, a] = matrix[b, b] = cos
             matrix[a, b], matrix[b, a] = -sin, sin
         return matrix
 
-    def reference(self, x: Sequence[float], position: int | Sequence[int]) -> list[float]:
-        """One head vector rotated by a literal float64 loop with exactly reduced angles."""
+    def reference(
+        self, x: Sequence[float], position: int | Sequence[int], head: int = 0
+    ) -> list[float]:
+        """One vector of ``head`` of k rotated by a float64 loop with exactly reduced angles."""
         result = [float(value) for value in x]
-        for a, b, cos, sin in self._turns(position):
+        for a, b, cos, sin in self._turns(position, head):
             result[a], result[b] = x[a] * cos - x[b] * sin, x[a] * sin + x[b] * cos
         return result
 
-    def _turns(self, position: int | Sequence[int]) -> Iterator[tuple[int, int, float, float]]:
-        """Both lanes, cos and sin of each pair at ``position`` (of the first head's spectrum)."""
+    def _turns(
+        self, position: int | Sequence[int], head: int
+    ) -> Iterator[tuple[int, int, float, float]]:
+        """Both lanes, cos and sin of each pair at ``position``."""
         where = (position,) if isinstance(position, int) else tuple(position)
         spectrum = self.spectrum
+        matrix = spectrum.matrices[0 if spectrum.heads is None else head]
         first, second = spectrum.lanes
         lanes = range(spectrum.head_dim)
         for pair, (a, b) in enumerate(zip(lanes[first], lanes[second], strict=True)):
             angle = math.fsum(
                 exact_angle(p, row[pair], spectrum.unit)
-                for p, row in zip(where, spectrum.matrices[0], strict=True)
+                for p, row in zip(where, matrix, strict=True)
             )
             factor = spectrum.attention_factor
             yield a, b, math.cos(angle) * factor, math.sin(angle) * factor
