@@ -50,6 +50,8 @@ EDGES: Mapping[str, tuple[dict[str, Any], ...]] = {
         {"head_dim": 8, "coordinates": "normalised", "scale": (2 * math.pi, 1.0)},
     ),
     "alibi": ({"heads": 12}, {"heads": 1}),
+    "kerple": ({"heads": 3, "kernel": "power"}, {"heads": 1}),
+    "t5": ({"heads": 3, "buckets": 7, "max_distance": 20}, {"heads": 1, "buckets": 2}),
 }
 
 

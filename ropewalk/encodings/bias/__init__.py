@@ -1,5 +1,7 @@
 """Encodings that add a number to each logit."""
 
 from ropewalk.encodings.bias.alibi import ALiBi, alibi_slopes
+from ropewalk.encodings.bias.kerple import Kerple
+from ropewalk.encodings.bias.t5 import T5
 
-__all__ = ["ALiBi", "alibi_slopes"]
+__all__ = ["T5", "ALiBi", "Kerple", "alibi_slopes"]
