@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ropewalk import checks, configs, kernels, models, positions, spectra
     from ropewalk.attention import attend
     from ropewalk.catalog import Spec, encodings, make, register
-    from ropewalk.core import Additive, Bias, Contextual, Encoding, Rotary
+    from ropewalk.core import Additive, Bias, Block, Contextual, Encoding, Rotary
     from ropewalk.encodings.rotary import RoPE
     from ropewalk.kernels import (
         halve_tables,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "ropewalk.attention": ("attend",),
     "ropewalk.catalog": ("Spec", "encodings", "make", "register"),
-    "ropewalk.core": ("Additive", "Bias", "Contextual", "Encoding", "Rotary"),
+    "ropewalk.core": ("Additive", "Bias", "Block", "Contextual", "Encoding", "Rotary"),
     "ropewalk.encodings.rotary": ("RoPE",),
     "ropewalk.kernels": (
         "halve_tables",
@@ -49,6 +49,7 @@ _MODULES = ("checks", "configs", "kernels", "models", "positions", "spectra")
 __all__ = [
     "Additive",
     "Bias",
+    "Block",
     "Contextual",
     "Encoding",
     "RoPE",

@@ -18,7 +18,16 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from ropewalk.core import Additive, Bias, Contextual, Encoding, Rotary, token_positions, wide_dtype
+from ropewalk.core import (
+    Additive,
+    Bias,
+    Block,
+    Contextual,
+    Encoding,
+    Rotary,
+    token_positions,
+    wide_dtype,
+)
 from ropewalk.kernels.fused import transformed
 from ropewalk.kernels.kinds import require_dense
 from ropewalk.kernels.sharded import is_distributed
@@ -73,6 +82,11 @@ def attend(
     _check(q, k, v, window, causal, scale)
     if encoding is not None and not isinstance(encoding, (Rotary, Bias, Contextual)):
         raise TypeError(_no_door(encoding))
+    if isinstance(encoding, Contextual) and encoding.content_dim is not None:
+        raise ValueError(
+            f"{type(encoding).__name__} reads hidden states: attend(q, k, v, encoding.read(x)) "
+            f"with x [..., kv_tokens, {encoding.content_dim}]"
+        )
     if isinstance(encoding, Bias) and encoding.heads != q.shape[-3]:
         raise ValueError(f"encoding has heads={encoding.heads}; q has {q.shape[-3]} heads")
     segments = _segments(segments, q, k)
@@ -87,10 +101,18 @@ def attend(
         turned = encoding.encode_q(q, q_positions)
         keys = k if k_encoded else encoding.encode_k(k, kv_positions)
         _check_encoded(encoding, (("q", q, turned), ("k", k, keys)))
-        q, k = turned, keys
-        return _fused(q, k, v, scale, mask)
+        if encoding.encoded_dim != q.shape[-1]:
+            scale = _scale(scale, q)
+        return _fused(turned, keys, v, scale, mask)
     _refuse_encoded(k_encoded)
-    return _blockwise(q, k, v, encoding, q_positions, kv_positions, scale, mask)
+    if isinstance(encoding, Bias):
+        return _biased(q, k, v, encoding, q_positions, kv_positions, scale, mask)
+    return _read(q, k, v, encoding, q_positions, kv_positions, scale, mask)
+
+
+def _scale(scale: float | None, q: Tensor) -> float:
+    """``scale``, or the usual 1/√head_dim."""
+    return 1 / math.sqrt(q.shape[-1]) if scale is None else scale
 
 
 def _check_encoded(encoding: Rotary, sides: tuple[tuple[str, Tensor, Tensor], ...]) -> None:
@@ -109,18 +131,18 @@ def _check_encoded(encoding: Rotary, sides: tuple[tuple[str, Tensor, Tensor], ..
         raise ValueError(f"{name} gives q and k of different head_dim")
 
 
-def _check_bias(encoding: Bias | Contextual, bias: Tensor, q: Tensor, k: Tensor) -> None:
-    """Refuse a bias that does not say a number for each logit."""
+def _check_logits(encoding: Bias | Contextual, what: str, found: Tensor, q: Tensor, k: Tensor):
+    """Refuse what does not say a number for each logit."""
     wanted = (q.shape[-3], q.shape[-2], k.shape[-2])
     if (
-        not isinstance(bias, Tensor)
-        or not bias.dtype.is_floating_point
-        or bias.dim() < 3
-        or bias.shape[-3:] != wanted
+        not isinstance(found, Tensor)
+        or not found.dtype.is_floating_point
+        or found.dim() < 3
+        or found.shape[-3:] != wanted
     ):
-        found = f"{bias.dtype} {tuple(bias.shape)}" if isinstance(bias, Tensor) else repr(bias)
+        given = f"{found.dtype} {tuple(found.shape)}" if isinstance(found, Tensor) else repr(found)
         raise ValueError(
-            f"{type(encoding).__name__}.bias gave {found}; it must be floating [..., "
+            f"{type(encoding).__name__}.{what} gave {given}; it must be floating [..., "
             f"{', '.join(map(str, wanted))}]: heads, queries, keys"
         )
 
@@ -307,11 +329,11 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, scale: float | None, mask: _Mask) ->
     return _by_blocks(block, q, k, v)
 
 
-def _blockwise(
+def _biased(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    encoding: Bias | Contextual,
+    encoding: Bias,
     q_positions: Tensor,
     kv_positions: Tensor,
     scale: float | None,
@@ -326,15 +348,54 @@ def _blockwise(
         where = q_positions.narrow(token_dim, start, part.shape[-2])
         part, keys, values = part.to(wide), keys.to(wide), values.to(wide)
         with _no_autocast(part.device.type):
-            if isinstance(encoding, Bias):
-                bias = encoding.bias(where, kv_positions, wide)
-            else:
-                repeated = keys.repeat_interleave(part.shape[-3] // keys.shape[-3], dim=-3)
-                bias = encoding.bias(part, repeated, where, kv_positions, allowed)
-            _check_bias(encoding, bias, part, keys)
+            bias = encoding.bias(where, kv_positions, wide)
+            _check_logits(encoding, "bias", bias, part, keys)
             return _masked(part, keys, values, scale, bias, allowed).to(q.dtype)
 
     return _by_blocks(block, q, k, v)
+
+
+def _read(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    encoding: Contextual,
+    q_positions: Tensor,
+    kv_positions: Tensor,
+    scale: float | None,
+    mask: _Mask,
+) -> Tensor:
+    """Logits that read content, one block of queries at a time, in at least float32."""
+    wide = wide_dtype(q.dtype)
+    token_dim = q_positions.dim() - (1 if encoding.axes == 1 else 2)
+    repeats = q.shape[-3] // k.shape[-3]
+    scale = _scale(scale, q)
+    first = mask.kv_tokens - mask.q_tokens
+
+    def block(part: Tensor, keys: Tensor, values: Tensor, start: int) -> Tensor:
+        allowed = mask.rows(start, start + part.shape[-2], part.device)
+        where = q_positions.narrow(token_dim, start, part.shape[-2])
+        part, keys, values = part.to(wide), keys.to(wide), values.to(wide)
+        with _no_autocast(part.device.type):
+            keys, values = (x.repeat_interleave(repeats, dim=-3) for x in (keys, values))
+            seen = Block(part, keys, where, kv_positions, allowed, scale, first + start)
+            logits = encoding.logits(seen)
+            _check_logits(encoding, "logits", logits, part, keys)
+            weights = _weights(logits, allowed)
+            result = weights @ values
+            moved = encoding.values(weights, seen)
+            return (result if moved is None else result + moved).to(q.dtype)
+
+    return _by_blocks(block, q, k, v)
+
+
+def _weights(logits: Tensor, allowed: Tensor | None) -> Tensor:
+    """Softmax over the allowed keys; rows that may see nothing give 0."""
+    if allowed is None:
+        return logits.softmax(-1)
+    visible = allowed.any(-1, keepdim=True)
+    hidden = ~(allowed | ~visible)
+    return logits.masked_fill(hidden, float("-inf")).softmax(-1).masked_fill(~visible, 0.0)
 
 
 def _no_autocast(device: str) -> AbstractContextManager[object]:

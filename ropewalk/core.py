@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -183,17 +184,22 @@ class Rotary(Encoding):
     head_dim: int
     attention_factor: float = 1.0
 
+    @property
+    def encoded_dim(self) -> int:
+        """Width of encoded q and k; head_dim unless they are widened."""
+        return self.head_dim
+
     @abstractmethod
     def encode_q(
         self, q: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
     ) -> Tensor:
-        """q ``[..., H, T, head_dim]`` transformed for its positions."""
+        """q ``[..., H, T, head_dim]`` for its positions, ``[..., H, T, encoded_dim]``."""
 
     @abstractmethod
     def encode_k(
         self, k: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
     ) -> Tensor:
-        """k ``[..., kv_heads, T, head_dim]`` transformed for its positions."""
+        """k ``[..., kv_heads, T, head_dim]`` for its positions, ``[..., encoded_dim]``."""
 
     @abstractmethod
     def reference(self, x: Sequence[float], position: int | Sequence[int]) -> list[float]:
@@ -224,37 +230,78 @@ class Bias(Encoding):
         """One number of :meth:`bias` in float64."""
 
 
+@dataclass(frozen=True)
+class Block:
+    """A run of queries and all the keys, as a contextual encoding sees them.
+
+    Args:
+        q: ``[..., H, q_tokens, head_dim]`` in at least float32.
+        k: ``[..., H, kv_tokens, head_dim]``, repeated to the query heads.
+        q_positions, kv_positions: int64 ``[..., q_tokens]`` and ``[..., kv_tokens]``.
+        allowed: boolean, broadcasting over the logits: the keys each query may see, so that
+            cumulative sums can leave the others out; None if all.
+        scale: by which q·k is multiplied to become a logit.
+        first: index among the keys of the first query; query t stands at key ``first + t``.
+    """
+
+    q: Tensor
+    k: Tensor
+    q_positions: Tensor
+    kv_positions: Tensor
+    allowed: Tensor | None
+    scale: float = 1.0
+    first: int = 0
+
+    @property
+    def content(self) -> Tensor:
+        """scale · q·k, the logits without position ``[..., H, q_tokens, kv_tokens]``."""
+        return (self.q * self.scale) @ self.k.transpose(-1, -2)
+
+
 class Contextual(Encoding):
-    """A number added to each logit that reads q and k too."""
+    """Logits that read q and k too, or the hidden states they came from.
+
+    A subclass gives :meth:`bias`, a number added to each logit, or :meth:`logits` as a whole. One
+    that reads hidden states says how wide they are in ``content_dim`` and gives :meth:`read`.
+    """
 
     family = "contextual"
+    content_dim: int | None = None
 
-    @abstractmethod
-    def bias(
-        self,
-        q: Tensor,
-        k: Tensor,
-        q_positions: Tensor,
-        kv_positions: Tensor,
-        allowed: Tensor | None,
-    ) -> Tensor:
-        """The bias of these queries against these keys.
+    def bias(self, block: Block) -> Tensor:
+        """The bias of these queries against these keys, ``[..., H, q_tokens, kv_tokens]``."""
+        raise NotImplementedError(f"{type(self).__name__} gives neither bias(block) nor logits")
+
+    def logits(self, block: Block) -> Tensor:
+        """scale · q·k + bias, unless overridden, ``[..., H, q_tokens, kv_tokens]``."""
+        return block.content + self.bias(block)
+
+    def values(self, weights: Tensor, block: Block) -> Tensor | None:
+        """What position adds to the output, from attention weights; None for nothing.
 
         Args:
-            q: ``[..., H, q_tokens, head_dim]`` in at least float32.
-            k: ``[..., H, kv_tokens, head_dim]``, repeated to the query heads.
-            q_positions, kv_positions: int64 ``[..., q_tokens]`` and ``[..., kv_tokens]``.
-            allowed: boolean, broadcasting over the logits: the keys each query may see, so that
-                cumulative sums can leave the others out; None if all.
+            weights: ``[..., H, q_tokens, kv_tokens]``, 0 where a key may not be seen.
 
         Returns:
-            ``[..., H, q_tokens, kv_tokens]``.
+            ``[..., H, q_tokens, value_dim]``, or None.
         """
+        return None
+
+    def read(self, content: Tensor) -> Contextual | Rotary:
+        """This encoding for the hidden states ``[..., kv_tokens, content_dim]`` of all the keys.
+
+        Raises:
+            TypeError: this encoding reads q and k only.
+        """
+        raise TypeError(
+            f"{type(self).__name__} reads q and k and no hidden states; give it to attend as it is"
+        )
 
 
 __all__ = [
     "Additive",
     "Bias",
+    "Block",
     "Contextual",
     "Encoding",
     "Rotary",

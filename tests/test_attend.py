@@ -57,7 +57,8 @@ class Forgetting(Contextual):
         self.heads = heads
         self.gate = nn.Parameter(torch.linspace(-1, 1, HEAD_DIM, dtype=torch.float64))
 
-    def bias(self, q, k, q_positions, kv_positions, allowed):
+    def bias(self, block):
+        q, k, allowed = block.q, block.k, block.allowed
         assert q.dtype == k.dtype != torch.bfloat16, "q and k come in at least float32"
         assert q.shape[-3] == k.shape[-3], "and k is repeated to the heads of q"
         forget = nn.functional.logsigmoid(k @ self.gate.to(k.dtype))

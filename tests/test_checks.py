@@ -110,9 +110,9 @@ class Forgetting(ropewalk.Contextual):
 
     heads, head_dim = 2, 8
 
-    def bias(self, q, k, q_positions, kv_positions, allowed):
-        total = nn.functional.logsigmoid(k.sum(-1)).cumsum(-1)
-        return total[..., -q.shape[-2] :, None] - total[..., None, :]
+    def bias(self, block):
+        total = nn.functional.logsigmoid(block.k.sum(-1)).cumsum(-1)
+        return total[..., -block.q.shape[-2] :, None] - total[..., None, :]
 
 
 CHANGES = [
@@ -309,9 +309,8 @@ def test_a_contextual_of_ones_own():
 
 def test_a_contextual_that_counts_from_the_start_is_not_relative():
     class Counting(Forgetting):
-        def bias(self, q, k, q_positions, kv_positions, allowed):
-            bias = super().bias(q, k, q_positions, kv_positions, allowed)
-            return bias * (1 + kv_positions)
+        def bias(self, block):
+            return super().bias(block) * (1 + block.kv_positions)
 
     assert checks.relative_error(Counting()).holds is False
 
@@ -693,8 +692,8 @@ class FlatBias(Window):
 
 
 class NanReading(Forgetting):
-    def bias(self, q, k, q_positions, kv_positions, allowed):
-        return super().bias(q, k, q_positions, kv_positions, allowed) / 0.0 * 0.0
+    def bias(self, block):
+        return super().bias(block) / 0.0 * 0.0
 
 
 @pytest.mark.parametrize(

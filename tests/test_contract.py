@@ -175,8 +175,9 @@ class Forgetting(ropewalk.Contextual):
             self.gate.copy_(ramp.reshape(self.gate.shape))
         super().reset_parameters()
 
-    def bias(self, q, k, q_positions, kv_positions, allowed):
-        ropewalk.core.integer_positions(q_positions)
+    def bias(self, block):
+        q, k, allowed = block.q, block.k, block.allowed
+        ropewalk.core.integer_positions(block.q_positions)
         forget = nn.functional.logsigmoid((k * self.gate.to(k.dtype)[:, None]).sum(-1))
         kept = forget[..., None, :].expand(*forget.shape[:-1], q.shape[-2], -1)
         if allowed is not None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 import ropewalk
 from ropewalk import positions as builders
-from ropewalk.core import Additive, Bias, Contextual, Encoding, Rotary
+from ropewalk.core import Additive, Bias, Block, Contextual, Encoding, Rotary
 from ropewalk.lab import statistics, text, trial
 from ropewalk.lab.transformer import Transformer
 
@@ -38,14 +38,8 @@ SPOKEN = "ROMEO.\nIt is the east, and Juliet is the sun.\n" * 30
 class Gate(Contextual):
     """A contextual encoding: each key fades by the summed gates of the keys up to the query."""
 
-    def bias(
-        self,
-        q: Tensor,
-        k: Tensor,
-        q_positions: Tensor,
-        kv_positions: Tensor,
-        allowed: Tensor | None,
-    ) -> Tensor:
+    def bias(self, block: Block) -> Tensor:
+        q, k, allowed = block.q, block.k, block.allowed
         gate = -k[..., 0].abs()[..., None, :].expand(*q.shape[:-1], k.shape[-2])
         gate = gate if allowed is None else gate.masked_fill(~allowed, 0.0)
         return gate.flip(-1).cumsum(-1).flip(-1)

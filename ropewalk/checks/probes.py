@@ -13,8 +13,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ropewalk.checks.content import gaussian
 from ropewalk.checks.measurement import Unusable
-from ropewalk.core import Additive, Bias, Contextual, Encoding, Rotary
+from ropewalk.core import Additive, Bias, Block, Contextual, Encoding, Rotary
 
 Side = Literal["q", "k"]
 SIDES: tuple[Side, ...] = ("q", "k")
@@ -72,10 +73,11 @@ def codes(
 def transformed(
     encoding: Rotary, x: Tensor, positions: Tensor, side: Side, finite: bool = True
 ) -> Tensor:
-    """x ``[batch, heads, n, head_dim]`` through encode_q or encode_k, in the dtype of x."""
+    """x ``[batch, heads, n, head_dim]`` through encode_q or encode_k, ``[…, encoded_dim]``."""
     where = asked(encoding, positions)
     door = encoding.encode_q if side == "q" else encoding.encode_k
-    return _checked(door(x.to(where.device), where), tuple(x.shape), f"encode_{side}(x)", finite)
+    shape = (*x.shape[:-1], encoding.encoded_dim)
+    return _checked(door(x.to(where.device), where), shape, f"encode_{side}(x)", finite)
 
 
 def vectors(encoding: Rotary, x: Tensor, positions: Tensor, side: Side) -> Tensor:
@@ -85,7 +87,7 @@ def vectors(encoding: Rotary, x: Tensor, positions: Tensor, side: Side) -> Tenso
 
 
 def operators(encoding: Rotary, positions: Tensor, side: Side) -> Tensor:
-    """The matrices T(p) ``[n, heads, head_dim, head_dim]``: encode applied to the identity."""
+    """The matrices T(p) ``[n, heads, encoded_dim, head_dim]``: encode applied to the identity."""
     dim, count, heads = encoding.head_dim, positions.shape[0], heads_of(encoding)
     basis = torch.eye(dim, dtype=torch.float64, device="cpu")
     x = basis[:, None, None, :].expand(dim, heads, count, dim).contiguous()
@@ -106,24 +108,56 @@ def biases(
 
 
 def read_biases(
-    encoding: Contextual, q: Tensor, k: Tensor, q_positions: Tensor, kv_positions: Tensor
+    encoding: Contextual,
+    q: Tensor,
+    k: Tensor,
+    q_positions: Tensor,
+    kv_positions: Tensor,
+    content: Tensor | None = None,
 ) -> Tensor:
-    """The contextual bias ``[heads, q_tokens, kv_tokens]`` of q and k under a causal mask."""
+    """What position adds to the logits ``[heads, q_tokens, kv_tokens]`` under a causal mask.
+
+    q and k are ``[heads, tokens, head_dim]``; hidden states ``[kv_tokens, content_dim]`` are made
+    from k unless given, so equal keys come of equal hidden states.
+    """
     device, heads = device_of(encoding), q.shape[0]
     allowed = _line(kv_positions)[None, :] <= _line(q_positions)[:, None]
-    answer = encoding.bias(
+    block = Block(
         q[None].to(device),
         k[None].to(device),
         asked(encoding, q_positions),
         asked(encoding, kv_positions),
         allowed.to(device),
+        first=k.shape[1] - q.shape[1],
     )
+    if encoding.content_dim is not None and content is None:
+        content = hidden_states(encoding, k)
+    answer = positional(encoding, block, None if content is None else content[None].to(device))
     shape = (1, heads, q_positions.shape[0], kv_positions.shape[0])
-    wide = _checked(answer, shape, "bias(q, k, …)", finite=False)[0]
+    wide = _checked(answer, shape, "bias(block)", finite=False)[0]
     wide = wide.masked_fill(~allowed, 0.0)
     if not bool(torch.isfinite(wide).all()):
-        raise Unusable("bias(q, k, …) holds nan or inf at allowed keys")
+        raise Unusable("bias(block) holds nan or inf at allowed keys")
     return wide
+
+
+def positional(encoding: Contextual, block: Block, content: Tensor | None = None) -> Tensor:
+    """What position adds to the logits of a block: the bias, or logits − scale · q·k."""
+    seen = encoding if content is None else encoding.read(content)
+    if isinstance(seen, Rotary):
+        turned = seen.encode_q(block.q, block.q_positions)
+        keys = seen.encode_k(block.k, block.kv_positions)
+        return (turned * block.scale) @ keys.transpose(-1, -2) - block.content
+    if type(seen).logits is Contextual.logits:
+        return seen.bias(block)
+    return seen.logits(block) - block.content
+
+
+def hidden_states(encoding: Contextual, k: Tensor) -> Tensor:
+    """``[..., tokens, content_dim]`` from keys ``[..., heads, tokens, head_dim]``."""
+    width = encoding.content_dim or 0
+    mixture = gaussian(k.shape[-1], width, seed=4) / k.shape[-1] ** 0.5
+    return k.select(-3, 0) @ mixture.to(k.device, k.dtype)
 
 
 def _line(positions: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ class RotaryEmbeddingTorch(TorchRotor):
         super().__init__(spectrum, positions, dtype)
         self.require_layout("interleaved", partial=True)
         self.require_one_axis()
-        self.module = RotaryEmbedding(dim=spectrum.rotary_dim, theta=BASE)
+        self.module = RotaryEmbedding(dim=spectrum.rotary_dim, theta=int(BASE))
         self.start = int(positions[0])
 
     def turn(self, x: Tensor) -> Tensor:

@@ -6,13 +6,15 @@ dimensions of their results count tokens, and what the literal reference says th
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from ropewalk.core import Additive, Bias, Contextual, Encoding, Rotary
+from ropewalk.checks.probes import heads_of, hidden_states, positional
+from ropewalk.core import Additive, Bias, Block, Contextual, Encoding, Rotary
 
 Outputs = dict[str, Tensor]
 """The result of each operation by name, ``[rows, …]``."""
@@ -180,11 +182,16 @@ class RotaryView(View):
     def inputs(
         self, rows: int, tokens: int, dtype: torch.dtype = torch.float32, seed: int = 0
     ) -> list[Tensor]:
-        """q ``[rows, HEADS, tokens, head_dim]``, k with KV_HEADS."""
-        dim = self.encoding.head_dim
+        """q ``[rows, heads, tokens, head_dim]``, and k with half as many heads.
+
+        An encoding that has heads of its own has as many as k.
+        """
+        dim, own = self.encoding.head_dim, heads_of(self.encoding)
+        kv_heads = own if own > 1 else KV_HEADS
+        heads = HEADS // KV_HEADS * kv_heads
         return [
-            self._random(rows, HEADS, tokens, dim, dtype=dtype, seed=seed),
-            self._random(rows, KV_HEADS, tokens, dim, dtype=dtype, seed=seed + 1),
+            self._random(rows, heads, tokens, dim, dtype=dtype, seed=seed),
+            self._random(rows, kv_heads, tokens, dim, dtype=dtype, seed=seed + 1),
         ]
 
     def raw(
@@ -207,15 +214,26 @@ class RotaryView(View):
         return 4
 
     def expected(self, inputs: Sequence[Tensor], positions: Tensor) -> Outputs:
-        """One head vector at a time; k by ``reference_k`` where the encoding has one."""
+        """One head vector at a time; k by ``reference_k`` where the encoding has one.
+
+        A reference of an encoding with heads of its own takes ``head`` too, that of k.
+        """
         oracle_q = self.encoding.reference
         oracle_k = getattr(self.encoding, "reference_k", oracle_q)
         q, k = (x.detach().to("cpu", torch.float64) for x in inputs)
         rows = _by_row(positions, q.shape[0], self.encoding.axes)
 
         def turned(x: Tensor, oracle: Callable) -> Tensor:
+            group = x.shape[-3] // k.shape[-3]
+            by_head = "head" in inspect.signature(oracle).parameters
             vectors = [
-                [[oracle(v, p) for v, p in zip(head, row, strict=True)] for head in heads]
+                [
+                    [
+                        oracle(v, p, **({"head": h // group} if by_head else {}))
+                        for v, p in zip(head, row, strict=True)
+                    ]
+                    for h, head in enumerate(heads)
+                ]
                 for heads, row in zip(x.tolist(), rows, strict=True)
             ]
             return torch.tensor(vectors, dtype=torch.float64, device=inputs[0].device)
@@ -296,7 +314,7 @@ class ContextualView(View):
         where = self.where(q, positions, offset)
         allowed = _causal(q.shape[-2], q.device)
         with torch.autocast(q.device.type, enabled=False):
-            bias = self.encoding.bias(q, k, where, where, allowed)
+            bias = self._bias(q, k, where, where, allowed, 0)
         return {"bias": bias.masked_fill(~allowed, 0.0)}
 
     def rank(self, name: str) -> int:
@@ -309,12 +327,18 @@ class ContextualView(View):
         allowed = _causal(q.shape[-2], q.device)
         dim = positions.dim() - (1 if self.encoding.axes == 1 else 2)
         lines = [
-            self.encoding.bias(
-                q.narrow(-2, i, 1), k, positions.narrow(dim, i, 1), positions, allowed[i : i + 1]
+            self._bias(
+                q.narrow(-2, i, 1), k, positions.narrow(dim, i, 1), positions, allowed[i : i + 1], i
             ).masked_fill(~allowed[i : i + 1], 0.0)
             for i in range(q.shape[-2])
         ]
         return {"bias": torch.cat(lines, dim=-2)}
+
+    def _bias(self, q: Tensor, k: Tensor, queries: Tensor, keys: Tensor, allowed, first: int):
+        content = None
+        if self.encoding.content_dim is not None:
+            content = hidden_states(self.encoding, k)
+        return positional(self.encoding, Block(q, k, queries, keys, allowed, 1.0, first), content)
 
 
 def _causal(tokens: int, device: torch.device) -> Tensor:
