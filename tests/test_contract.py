@@ -49,8 +49,13 @@ EDGES: Mapping[str, tuple[dict[str, Any], ...]] = {
         {"head_dim": 10, "assignment": (1, 0, 1, 1, 0), "layout": "interleaved"},
         {"head_dim": 8, "coordinates": "normalised", "scale": (2 * math.pi, 1.0)},
     ),
-    "alibi": ({"heads": 12}, {"heads": 1}),
+    "alibi": (
+        {"heads": 12},
+        {"heads": 1},
+        {"heads": 3, "slopes": (0.07, 0.3, 0.0), "ahead": "authors", "past_bonus": 0.25},
+    ),
     "kerple": ({"heads": 3, "kernel": "power"}, {"heads": 1}),
+    "sandwich": ({"heads": 3, "dim": 6, "first": 1, "centred": True}, {"heads": 1, "dim": 2}),
     "t5": ({"heads": 3, "buckets": 7, "max_distance": 20}, {"heads": 1, "buckets": 2}),
 }
 
