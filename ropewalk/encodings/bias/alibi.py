@@ -15,11 +15,11 @@ gain s:
 
 Source: Train Short, Test Long (Press et al., 2021), §3 and the authors' code for H ≠ 2^k; the
 authors' notes on encoders (attention_with_linear_biases, issue 5, 2021) for the symmetric form.
-Confirmed: slopes with x-transformers' ``AlibiPositionalBias`` and the symmetric form with it and
-with those notes. Slopes by side were read in a BERT that follows the notes, where they are learned,
-drawn from N(−2, 1). A bonus of 0.5 for the lower triangle is reported without its source having been
-found; whether the diagonal gets it is not confirmed, and here it does not. The notes' other
-departure, half of the heads for each side, is a mask and no bias.
+Confirmed: slopes with transformers' BLOOM, the symmetric form with the notes. Slopes by side were
+read in a BERT that follows the notes, where they are learned, drawn from N(−2, 1). A bonus of 0.5
+for the lower triangle is reported without its source having been found; whether the diagonal gets
+it is not confirmed, and here it does not. The notes' other departure, half of the heads for each
+side, is a mask and no bias.
 """
 
 from __future__ import annotations

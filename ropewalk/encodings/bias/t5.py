@@ -144,9 +144,7 @@ class T5(Bias):
         row = min(distance, near)
         if distance >= near:
             steps = range(1, far)
-            row += sum(
-                distance**far * near**k >= self.max_distance**k * near**far for k in steps
-            )
+            row += sum(distance**far * near**k >= self.max_distance**k * near**far for k in steps)
         row += self.side if self.bidirectional and ahead else 0
         return self.weight.detach().to(torch.float64)[row, head].item()
 
