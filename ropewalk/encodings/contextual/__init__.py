@@ -1,0 +1,3 @@
+"""Encodings whose logits read content."""
+
+__all__: list[str] = []
