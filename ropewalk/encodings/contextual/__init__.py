@@ -1,3 +1,6 @@
-"""Encodings whose logits read content."""
+"""Encodings whose logits read content, or choose a rotation for each pair of tokens."""
 
-__all__: list[str] = []
+from ropewalk.encodings.contextual.cope import CoPE
+from ropewalk.encodings.contextual.fox import FoX
+
+__all__ = ["CoPE", "FoX"]
