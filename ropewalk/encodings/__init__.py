@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from types import ModuleType
 
 from ropewalk import catalog
-from ropewalk.encodings import additive, bias, rotary
+from ropewalk.encodings import additive, bias, contextual, rotary
 
-__all__ = ["additive", "bias", "rotary"]
+__all__ = ["additive", "bias", "contextual", "rotary"]
 
 
 class _Catalogue(ModuleType):

@@ -1,0 +1,9 @@
+"""Encodings whose logits read content, or choose a rotation for each pair of tokens."""
+
+from ropewalk.encodings.contextual.cope import CoPE
+from ropewalk.encodings.contextual.dual_chunk import DualChunk
+from ropewalk.encodings.contextual.fox import FoX
+from ropewalk.encodings.contextual.rerope import ReRoPE
+from ropewalk.encodings.contextual.self_extend import SelfExtend
+
+__all__ = ["CoPE", "DualChunk", "FoX", "ReRoPE", "SelfExtend"]
