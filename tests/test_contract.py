@@ -57,6 +57,12 @@ EDGES: Mapping[str, tuple[dict[str, Any], ...]] = {
     ),
     "kerple": ({"heads": 3, "kernel": "power"}, {"heads": 1}),
     "fire": ({"heads": 3, "width": 5, "length": 20.0}, {"heads": 1, "width": 1, "c": 2.0}),
+    "shaw": ({"head_dim": 6, "clip": 3, "value_dim": 5},),
+    "transformer_xl": ({"heads": 3, "head_dim": 5, "dim": 6, "std": 1.0},),
+    "wavelet": (
+        {"head_dim": 12, "scales": 3, "kind": "gaussian"},
+        {"head_dim": 6, "scales": (3.0, 2.0**11), "kind": "morlet"},
+    ),
     "sandwich": ({"heads": 3, "dim": 6, "first": 1, "centred": True}, {"heads": 1, "dim": 2}),
     "t5": ({"heads": 3, "buckets": 7, "max_distance": 20}, {"heads": 1, "buckets": 2}),
 }

@@ -5,5 +5,8 @@ from ropewalk.encodings.contextual.dual_chunk import DualChunk
 from ropewalk.encodings.contextual.fox import FoX
 from ropewalk.encodings.contextual.rerope import ReRoPE
 from ropewalk.encodings.contextual.self_extend import SelfExtend
+from ropewalk.encodings.contextual.shaw import Shaw
+from ropewalk.encodings.contextual.transformer_xl import TransformerXL
+from ropewalk.encodings.contextual.wavelet import Wavelet
 
-__all__ = ["CoPE", "DualChunk", "FoX", "ReRoPE", "SelfExtend"]
+__all__ = ["CoPE", "DualChunk", "FoX", "ReRoPE", "SelfExtend", "Shaw", "TransformerXL", "Wavelet"]
