@@ -39,6 +39,9 @@ EXPECTED = {
     "kerple": "Y–Y–NYYN–N",
     "sandwich": "N–Y–YNYY–Y",
     "t5": "N–Y–YNYN–Y",
+    "shaw": "N–Y–YNYN–Y",
+    "transformer_xl": "Y–Y–YNYN–Y",
+    "wavelet": "N–Y–YNYY–Y",
 }
 """Catalogue of property truths: the ten measured properties in the order of PROPERTIES."""
 

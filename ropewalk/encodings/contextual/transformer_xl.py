@@ -111,6 +111,7 @@ class TransformerXL(Contextual):
             )
         )
         turned = (sines * sin_i + cosines * cos_i, cosines * sin_i - sines * cos_i)
+        # contiguous, so that positions of each row and positions of all are multiplied alike
         keys = torch.cat((cos_j, sin_j), dim=-1).transpose(-1, -2).contiguous()
         by_distance = torch.cat(turned, dim=-1) @ keys
         return block.scale * (by_distance + u @ block.k.transpose(-1, -2))

@@ -76,9 +76,7 @@ class Wavelet(Contextual):
             scales = [2.0**n for n in range(check_dim(scales, "scales", at_most=1000))]
         if isinstance(scales, str) or not isinstance(scales, Sequence) or not scales:
             raise TypeError(f"scales={scales!r} must be an int or a sequence of numbers")
-        self.scales = tuple(
-            check_number(f"scales[{n}]", a, above=0) for n, a in enumerate(scales)
-        )
+        self.scales = tuple(check_number(f"scales[{n}]", a, above=0) for n, a in enumerate(scales))
         if head_dim % len(self.scales):
             raise ValueError(
                 f"head_dim={head_dim} is not a multiple of {len(self.scales)} scales; each has "
