@@ -184,7 +184,8 @@ def test_another_width_is_refused():
 def test_shaw_shares_what_lies_beyond_the_clipping_distance():
     encoding = Shaw(DIM, clip=3)
     line = torch.arange(10)
-    block = Block(*(random(1, 1, 10, DIM),) * 2, line, line, None)
+    x = random(1, 1, 10, DIM)
+    block = Block(x, x, line, line, None)
     assert encoding.rows(block)[0, 4].tolist() == [0, 0, 1, 2, 3, 4, 5, 6, 6, 6]
 
 

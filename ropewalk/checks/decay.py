@@ -94,7 +94,9 @@ def _read(encoding: Contextual) -> Tensor:
     q, k = gaussian(heads, 1, dim, seed=60), gaussian(heads, FARTHEST + 1, dim, seed=61)
     line = probes.on_axes(torch.arange(FARTHEST + 1), encoding.axes)
     loud = (_LOUD * sign * k[:, :1].expand_as(k) for sign in (1, -1))
-    curves = [probes.read_biases(encoding, q, keys, line[-1:], line)[:, 0] for keys in (k, *loud)]
+    curves = [
+        probes.read_biases(encoding, q, keys, line[-1:], line)[:, 0] for keys in (k, *loud)
+    ]
     return torch.stack(curves).amax(0).flip(-1)
 
 

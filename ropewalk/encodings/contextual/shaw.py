@@ -9,9 +9,9 @@ with tables of 2c + 1 vectors for keys and for values, shared by all heads. The 
 are summed by offset before they meet the rows for values, so no tensor has a vector for each pair.
 
 Source: Self-Attention with Relative Position Representations (Shaw et al., 2018), equations 3–5 and
-§3.3. Confirmed with tensor2tensor's ``dot_product_attention_relative``: offsets j − i, clipping, one
-table for all heads, and the initial values of TensorFlow's ``get_variable``, Glorot's uniform ones.
-The clipping distance 16 is that of the paper's base model.
+§3.3. Confirmed with tensor2tensor's ``dot_product_attention_relative``: offsets j − i, clipping,
+one table for all heads, and the initial values of TensorFlow's ``get_variable``, Glorot's uniform
+ones. The clipping distance 16 is that of the paper's base model, from memory.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ class Shaw(Contextual):
         TypeError, ValueError: a value is out of range.
     """
 
+    value: nn.Parameter | None
+
     def __init__(
         self,
         head_dim: int,
@@ -55,9 +57,9 @@ class Shaw(Contextual):
         self.value_dim = width if width == 0 else check_dim(width, "value_dim")
         rows = 2 * clip + 1
         self.key = nn.Parameter(torch.empty(rows, head_dim, device=device, dtype=dtype))
-        self.value = nn.Parameter(torch.empty(rows, width, device=device, dtype=dtype))
-        if width == 0:
-            self.value = None
+        self.value = None
+        if width:
+            self.value = nn.Parameter(torch.empty(rows, width, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
