@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import ropewalk
 from ropewalk.checks.content import seeded
@@ -171,6 +172,28 @@ def test_positions_may_be_any_and_differ_by_row(name):
         assert torch.allclose(found[row], expected[0], rtol=1e-9, atol=loose)
 
 
+class Largest(TorchDispatchMode):
+    """Watches every operation for the largest tensor it makes."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        answer = func(*args, **(kwargs or {}))
+        made = answer if isinstance(answer, (tuple, list)) else (answer,)
+        sizes = [item.numel() for item in made if isinstance(item, Tensor)]
+        self.numbers = max([self.numbers, *sizes])
+        return answer
+
+
+@pytest.mark.parametrize("make", [Shaw, Wavelet, lambda dim: TransformerXL(2, dim)])
+def test_no_tensor_has_a_vector_for_each_pair(make):
+    tokens, dim = 2000, 32
+    q, k, v = (random(2, tokens, dim, seed=s, dtype=torch.float32) for s in range(3))
+    with torch.no_grad(), Largest() as largest:
+        ropewalk.attend(q, k, v, make(dim))
+    assert largest.numbers <= 2 * 256 * tokens
+
+
 def test_another_width_is_refused():
     q, k, v = content(5)
     for encoding in (Shaw(DIM + 1), Wavelet(2 * DIM), TransformerXL(HEADS, DIM + 2)):
@@ -230,9 +253,10 @@ def test_haar_looks_back_over_a_window_that_grows_with_the_scale():
     assert code[:, 7].tolist() == [0] * 2 + [1] * 4 + [-1] * 4 + [0] * 2
 
 
-def test_the_table_and_the_pairs_agree():
+@pytest.mark.parametrize("scales", [2, (1.0, 2.0**11, 3.0, 2.0**12), (2.0**11,)])
+def test_the_table_and_the_pairs_agree(scales):
     """Many pairs are read from a table of distances, few are computed by themselves."""
-    encoding = Wavelet(DIM, scales=2)
+    encoding = Wavelet(DIM, scales=scales)
     q, k, _ = content(400, torch.float32)
     k = k.repeat_interleave(2, dim=-3)
     line = torch.arange(400) * 3

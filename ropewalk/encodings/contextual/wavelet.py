@@ -14,7 +14,8 @@ combinations, one a lane; lanes with the same scale lie together. There is no fa
 Computed in float64 and rounded once to the dtype of q. A wavelet is exactly 0 beyond about 15 a
 tokens in float32 (39 a in float64), so :math:`q^\top p` is taken with every distance up to there
 once and handed out by distance: memory for a block of queries grows with the keys, not with d times
-the keys. Scales above 2¹⁰, and calls with few pairs such as a decode step, go pair by pair instead.
+the keys. Scales above 2¹⁰ go pair by pair, one scale at a time, and so does a call with few pairs,
+such as a decode step.
 
 Source: Wavelet-based Positional Representation for Long Context (Oka et al., 2025), §5.1 equations
 10–14 and §6.3.1. Confirmed: every formula here but one with the text of the paper; the largest and
@@ -26,6 +27,8 @@ it is mirrored, so that its window lies before the query and grows with a.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -39,7 +42,7 @@ from ropewalk.encodings.width import check_dim
 from ropewalk.spectra.arguments import check_number
 
 Kind = Literal["ricker", "gaussian", "haar", "morlet"]
-SHAPES: dict[Kind, Callable[[Tensor, float], Tensor]] = {
+SHAPES: dict[Kind, Callable[[Tensor, Tensor], Tensor]] = {
     "ricker": lambda u, a: (1 - u.square()) * (-u.square() / 2).exp(),
     "gaussian": lambda u, a: (-u.square()).exp(),
     "morlet": lambda u, a: (-u.square()).exp() * (a * u).cos(),
@@ -67,6 +70,9 @@ class Wavelet(Contextual):
         TypeError, ValueError: a value is out of range, or lanes cannot be shared out equally.
     """
 
+    scale: Tensor
+    shift: Tensor
+
     def __init__(
         self, head_dim: int, *, scales: int | Sequence[float] = 8, kind: Kind = "ricker"
     ) -> None:
@@ -85,24 +91,44 @@ class Wavelet(Contextual):
         if kind not in SHAPES:
             raise ValueError(f"kind={kind!r} is unknown; use one of {tuple(SHAPES)}")
         self.kind: Kind = kind
-        self.small = tuple(n for n, a in enumerate(self.scales) if a <= WIDEST_SCALE)
+        self.near = tuple(n for n, a in enumerate(self.scales) if a <= WIDEST_SCALE)
         """Which scales may be read from a table of distances."""
-        self.widest = max([0.0, *(self.scales[n] for n in self.small)])
+        self.far = tuple(n for n, a in enumerate(self.scales) if a > WIDEST_SCALE)
+        self.widest = min(max(self.scales), WIDEST_SCALE)
+        self.register_derived()
 
     @property
     def shifts(self) -> int:
         """How many shifts each scale has."""
         return self.head_dim // len(self.scales)
 
-    def wavelets(self, offset: Tensor, scale: float) -> Tensor:
-        """ψ((Δ − b)/a) of all shifts in float64, ``[..., shifts]``, for int64 offsets i − j."""
-        shift = torch.arange(self.shifts, device=offset.device)
-        u = (offset[..., None] - shift).to(torch.float64) / scale
-        return SHAPES[self.kind](u, scale)
+    def derive(self, device: torch.device | None) -> dict[str, Tensor]:
+        """Scale and shift of each lane, float64."""
+        scale = [a for a in self.scales for _ in range(self.shifts)]
+        shift = [float(b) for _ in self.scales for b in range(self.shifts)]
+        return {
+            name: torch.tensor(values, dtype=torch.float64, device=device)
+            for name, values in (("scale", scale), ("shift", shift))
+        }
 
-    def code(self, offset: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
-        """p(Δ) ``[..., head_dim]`` for int64 offsets i − j."""
-        return torch.cat([self.wavelets(offset, a) for a in self.scales], dim=-1).to(dtype)
+    def code(
+        self,
+        offset: Tensor,
+        dtype: torch.dtype = torch.float64,
+        scales: Sequence[int] | None = None,
+    ) -> Tensor:
+        """p(Δ) ``[..., head_dim]`` for int64 offsets i − j, or the lanes of some scales."""
+        moved = self.scale.device != offset.device
+        lanes = self.derive(offset.device) if moved else {"scale": self.scale, "shift": self.shift}
+        scale, shift = (self._lanes(lanes[name], scales) for name in ("scale", "shift"))
+        u = (offset[..., None].to(torch.float64) - shift) / scale
+        return SHAPES[self.kind](u, scale).to(dtype)
+
+    def _lanes(self, x: Tensor, scales: Sequence[int] | None) -> Tensor:
+        """The lanes of these scales; all of them if None."""
+        if scales is None or len(scales) == len(self.scales):
+            return x
+        return torch.cat([x.narrow(-1, n * self.shifts, self.shifts) for n in scales], dim=-1)
 
     def bias(self, block: Block) -> Tensor:
         """scale · q·p, ``[..., H, q_tokens, kv_tokens]``.
@@ -114,33 +140,30 @@ class Wavelet(Contextual):
             raise ValueError(
                 f"q has head_dim {block.q.shape[-1]}; these wavelets are {self.head_dim}"
             )
+        q = block.q * block.scale
         offset = offsets(block.q_positions, block.kv_positions)
-        parts = (block.q * block.scale).split(self.shifts, dim=-1)
-        reach = REACH_FLOAT64 if block.q.dtype == torch.float64 else REACH
+        reach = REACH_FLOAT64 if q.dtype == torch.float64 else REACH
         reach = int(reach * self.widest) + self.shifts
-        many = offset.shape[-1] * offset.shape[-2] >= 2 * reach
-        near = self.small if many else ()
-        total = block.q.new_zeros(())
-        if near:
-            total = total + self._by_distance(parts, near, offset, reach)
-        for n, a in enumerate(self.scales):
-            if n not in near:
-                total = total + self._by_pair(parts[n], a, offset)
-        return total
+        if offset.shape[-1] * offset.shape[-2] < 2 * reach:
+            return self._by_pair(q, offset, None)
+        parts = [self._by_distance(q, offset, reach)] if self.near else []
+        for n in self.far:
+            parts.append(self._by_pair(q, offset, (n,)))
+        return functools.reduce(operator.add, parts)
 
-    def _by_distance(
-        self, parts: Sequence[Tensor], near: Sequence[int], offset: Tensor, reach: int
-    ) -> Tensor:
+    def _by_distance(self, q: Tensor, offset: Tensor, reach: int) -> Tensor:
         """Products with every distance once, the farthest of which are 0."""
         line = torch.arange(-reach, reach + 1, device=offset.device)
-        table = torch.cat([self.wavelets(line, self.scales[n]) for n in near], dim=-1)
-        q = torch.cat([parts[n] for n in near], dim=-1)
-        return at_rows(q @ table.to(q.dtype).T, offset.clamp(-reach, reach) + reach)
+        table = self.code(line, q.dtype, self.near)
+        rows = offset.clamp(-reach, reach) + reach
+        return at_rows(self._lanes(q, self.near) @ table.T, rows)
 
-    def _by_pair(self, q: Tensor, scale: float, offset: Tensor) -> Tensor:
-        """Products of one scale with a wavelet for each pair."""
-        code = self.wavelets(offset.squeeze(-3), scale).to(q.dtype)
-        return (q.transpose(-2, -3) @ code.transpose(-1, -2)).transpose(-2, -3)
+    def _by_pair(self, q: Tensor, offset: Tensor, scales: Sequence[int] | None) -> Tensor:
+        """Products with a code for each pair."""
+        code = self.code(offset.squeeze(-3), q.dtype, scales).transpose(-1, -2)
+        q = self._lanes(q, scales).transpose(-2, -3)
+        # contiguous, so that positions of each row and positions of all are multiplied alike
+        return (q @ code.contiguous()).transpose(-2, -3)
 
     def extra_repr(self) -> str:
         """Shown by ``print(module)``."""
