@@ -191,7 +191,7 @@ def test_no_tensor_has_a_vector_for_each_pair(make):
     q, k, v = (random(2, tokens, dim, seed=s, dtype=torch.float32) for s in range(3))
     with torch.no_grad(), Largest() as largest:
         ropewalk.attend(q, k, v, make(dim))
-    assert largest.numbers <= 2 * 256 * tokens
+    assert largest.numbers <= 2 * 256 * 4000  # a vector each would be 16 million numbers
 
 
 def test_another_width_is_refused():
