@@ -146,6 +146,8 @@ register(
                 {"kernel": 3},
                 {"relative": False},
                 "the first keys of a text read zeros before them",
+                {"offset": "keys read those before a slice"},
+                when=lambda config: config.get("kernel", 1) > 1,
             ),
         },
     )
