@@ -147,11 +147,11 @@ def positional(encoding: Contextual, block: Block, content: Tensor | None = None
     seen = encoding if content is None else encoding.read(content)
     if isinstance(seen, Contextual) and type(seen).logits is Contextual.logits:
         return seen.bias(block)
-    return _logits(seen, block) - block.content
+    return logits(seen, block) - block.content
 
 
-def _logits(seen: Contextual | Rotary, block: Block) -> Tensor:
-    """The logits of an encoding that is bound to its content."""
+def logits(seen: Contextual | Rotary, block: Block) -> Tensor:
+    """The logits of a block, by an encoding that is bound to its content if it reads any."""
     if isinstance(seen, Contextual):
         return seen.logits(block)
     tokens, queries = block.k.shape[-2], block.q.shape[-2]
@@ -186,7 +186,7 @@ def pair_operators(
             q.expand(1, heads, queries, dim), k, *where, None, first=first, causal=True
         )
         shape = (dim, heads, queries, keys)
-        rows.append(_checked(_logits(seen, block), shape, "logits(block)", finite=True))
+        rows.append(_checked(logits(seen, block), shape, "logits(block)", finite=True))
     return torch.stack(rows).permute(2, 3, 4, 0, 1)
 
 

@@ -106,3 +106,23 @@ def check_block(block: Block, tokens: int, heads: int, name: str) -> None:
         )
     if block.q.shape[-3] != heads:
         raise ValueError(f"{name} has heads={heads}; q has {block.q.shape[-3]} heads")
+
+
+def head_width(content_dim: int, heads: int, head_dim: int | None) -> int:
+    """head_dim, or content_dim / heads if None.
+
+    Raises:
+        ValueError: content_dim is no multiple of heads.
+    """
+    if head_dim is not None:
+        return check_dim(head_dim, "head_dim")
+    if content_dim % heads:
+        raise ValueError(
+            f"content_dim={content_dim} is not a multiple of heads={heads}; state head_dim"
+        )
+    return content_dim // heads
+
+
+def short_taps(channels: int, kernel: int) -> nn.Parameter:
+    """Uninitialised taps ``[channels, kernel]`` of a causal convolution."""
+    return nn.Parameter(torch.empty(channels, check_dim(kernel, "kernel", at_most=64)))

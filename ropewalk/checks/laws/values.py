@@ -49,7 +49,7 @@ class ValueLaws(Case):
             float((y.detach().abs() * cotangents[n].abs()).sum()) for n, y in outputs.items()
         )
         for i, (leaf, gradient) in enumerate(zip(leaves, gradients, strict=True)):
-            direction, length = like(leaf, 20 + i), 1e-4
+            direction, length = like(leaf, 20 + i), self.step
             found = 0.0 if gradient is None else float((gradient * direction).sum())
             with torch.no_grad():
                 kept = leaf.clone()

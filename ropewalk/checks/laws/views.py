@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from ropewalk.checks.probes import heads_of, positional
+from ropewalk.checks.probes import heads_of, logits, positional
 from ropewalk.core import Additive, Bias, Block, Contextual, Encoding, Rotary
 
 Outputs = dict[str, Tensor]
@@ -288,7 +288,7 @@ class BiasView(View):
 
 
 class ContextualView(View):
-    """What position adds to the logits under a causal mask; its reference is itself, by rows."""
+    """The bias under a causal mask, or logits as a whole; its reference is itself, by rows."""
 
     token_dims = (-2, -1)
     halves = False
@@ -311,12 +311,19 @@ class ContextualView(View):
         positions: Tensor | None = None,
         offset: int | Tensor | None = None,
     ) -> Outputs:
-        """``bias`` where the mask allows it, 0 elsewhere; autocast is off, as in ``attend``."""
+        """``bias`` (``logits`` where they are qᵀ T k) where the mask allows it, 0 elsewhere.
+
+        Autocast is off, as in ``attend``.
+        """
         where = self.where(inputs[0], positions, offset)
         allowed = _causal(inputs[0].shape[-2], inputs[0].device)
         with torch.autocast(inputs[0].device.type, enabled=False):
-            bias = self._bias(inputs, where, where, allowed, 0)
-        return {"bias": bias.masked_fill(~allowed, 0.0)}
+            found = self._asked(inputs, where, where, allowed, 0)
+        return {self._name: found.masked_fill(~allowed, 0.0)}
+
+    @property
+    def _name(self) -> str:
+        return "logits" if self.encoding.bilinear else "bias"
 
     def rank(self, name: str) -> int:
         """``[rows, heads, tokens, tokens]``."""
@@ -332,7 +339,7 @@ class ContextualView(View):
         allowed = _causal(q.shape[-2], q.device)
         dim = positions.dim() - (1 if self.encoding.axes == 1 else 2)
         lines = [
-            self._bias(
+            self._asked(
                 [q.narrow(-2, i, 1), *others],
                 positions.narrow(dim, i, 1),
                 positions,
@@ -341,9 +348,9 @@ class ContextualView(View):
             ).masked_fill(~allowed[i : i + 1], 0.0)
             for i in range(q.shape[-2])
         ]
-        return {"bias": torch.cat(lines, dim=-2)}
+        return {self._name: torch.cat(lines, dim=-2)}
 
-    def _bias(
+    def _asked(
         self,
         inputs: Sequence[Tensor],
         queries: Tensor,
@@ -353,6 +360,8 @@ class ContextualView(View):
     ) -> Tensor:
         q, k, *content = inputs
         block = Block(q, k, queries, keys, allowed, 1.0, first, True)
+        if self.encoding.bilinear:
+            return logits(self.encoding.read(*content) if content else self.encoding, block)
         return positional(self.encoding, block, *content)
 
 
