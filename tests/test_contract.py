@@ -66,6 +66,12 @@ EDGES: Mapping[str, tuple[dict[str, Any], ...]] = {
     ),
     "sandwich": ({"heads": 3, "dim": 6, "first": 1, "centred": True}, {"heads": 1, "dim": 2}),
     "t5": ({"heads": 3, "buckets": 7, "max_distance": 20}, {"heads": 1, "buckets": 2}),
+    "mrope": (
+        {"head_dim": 16, "rotary_dim": 12, "order": "alternating", "layout": "interleaved"},
+        {"head_dim": 6, "sections": (1, 1, 1), "order": "interleaved", "unit": 2.0**-20},
+    ),
+    "tm_rope": ({"head_dim": 8, "order": "interleaved"},),
+    "video_rope": ({"head_dim": 10, "sections": (2, 2, 1)}, {"head_dim": 6}),
     "alibi": ({"heads": 12}, {"heads": 1}),
     "cope": ({"head_dim": 5, "npos_max": 1, "std": 1.0}, {"head_dim": 3, "npos_max": 2}),
     "dape": ({"heads": 3, "kernel": 5, "width": 2}, {"heads": 1}),

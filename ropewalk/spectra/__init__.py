@@ -15,7 +15,7 @@ from ropewalk.spectra.longrope import longrope
 from ropewalk.spectra.ntk import ntk
 from ropewalk.spectra.ntk_by_parts import correction_range, ntk_by_parts
 from ropewalk.spectra.proportional import proportional
-from ropewalk.spectra.sections import along
+from ropewalk.spectra.sections import along, sectioned
 from ropewalk.spectra.spectrum import Spectrum
 from ropewalk.spectra.turns import exact_angle, step
 from ropewalk.spectra.yarn import yarn
@@ -40,6 +40,7 @@ __all__ = [
     "ntk",
     "ntk_by_parts",
     "proportional",
+    "sectioned",
     "step",
     "yarn",
 ]
