@@ -12,7 +12,6 @@ from ropewalk.encodings.contextual.shaw import Shaw
 from ropewalk.encodings.contextual.transformer_xl import TransformerXL
 from ropewalk.encodings.contextual.wavelet import Wavelet
 
-__all__ = ["CoPE", "DualChunk", "FoX", "ReRoPE", "SelfExtend", "Shaw", "TransformerXL", "Wavelet"]
 __all__ = [
     "DAPE",
     "CoPE",
@@ -22,4 +21,7 @@ __all__ = [
     "ReRoPE",
     "SelectiveRoPE",
     "SelfExtend",
+    "Shaw",
+    "TransformerXL",
+    "Wavelet",
 ]
