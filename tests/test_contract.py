@@ -38,6 +38,14 @@ EDGES: Mapping[str, tuple[dict[str, Any], ...]] = {
         {"dim": 1},
         {"dim": 7},
         {"dim": 7, "layout": "cos_sin", "shift": 1, "scale": 0.5},
+        {"dim": 21, "axes": 3, "layout": "sin_cos", "unit": 0.25},
+        {"dim": 2, "axes": 2},
+    ),
+    "randomized": ({"dim": 3, "tokens": 40, "of": "learned", "limit": 60, "length": 60},),
+    "bipe": ({"dim": 5, "heads": 3, "head_dim": 4, "length": 20},),
+    "fourier": (
+        {"dim": 6, "axes": 3, "unit": 0.25, "seed": 4},
+        {"dim": 5, "axes": 2, "learned": True, "hidden": 3},
     ),
     "rope": (
         {"head_dim": 12, "base": 5e5, "rotary_dim": 6, "layout": "interleaved"},

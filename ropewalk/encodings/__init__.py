@@ -14,6 +14,10 @@ from ropewalk import catalog
 from ropewalk.encodings import additive, bias, contextual, rotary
 
 __all__ = ["additive", "bias", "contextual", "rotary"]
+from ropewalk.encodings import additive, bias, rotary
+from ropewalk.encodings.randomizing import randomized
+
+__all__ = ["additive", "bias", "randomized", "rotary"]
 
 
 class _Catalogue(ModuleType):
