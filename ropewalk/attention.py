@@ -378,7 +378,9 @@ def _read(
         part, keys, values = part.to(wide), keys.to(wide), values.to(wide)
         with _no_autocast(part.device.type):
             keys, values = (x.repeat_interleave(repeats, dim=-3) for x in (keys, values))
-            seen = Block(part, keys, where, kv_positions, allowed, scale, first + start)
+            seen = Block(
+                part, keys, where, kv_positions, allowed, scale, first + start, mask.causal
+            )
             logits = encoding.logits(seen)
             _check_logits(encoding, "logits", logits, part, keys)
             weights = _weights(logits, allowed)

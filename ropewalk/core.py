@@ -242,6 +242,7 @@ class Block:
             cumulative sums can leave the others out; None if all.
         scale: by which q·k is multiplied to become a logit.
         first: index among the keys of the first query; query t stands at key ``first + t``.
+        causal: whether ``allowed`` lets no query see a key after itself.
     """
 
     q: Tensor
@@ -251,6 +252,7 @@ class Block:
     allowed: Tensor | None
     scale: float = 1.0
     first: int = 0
+    causal: bool = False
 
     @property
     def content(self) -> Tensor:
@@ -262,10 +264,13 @@ class Contextual(Encoding):
     """Logits that read q and k too, or the hidden states they came from.
 
     A subclass gives :meth:`bias`, a number added to each logit, or :meth:`logits` as a whole. One
-    that reads hidden states says how wide they are in ``content_dim`` and gives :meth:`read`.
+    that reads hidden states says how wide they are in ``content_dim`` and gives :meth:`read`. One
+    whose logits are qᵀ T(i, j) k, where T may depend on hidden states, says so in ``bilinear``; its
+    T is then measured by itself.
     """
 
     family = "contextual"
+    bilinear: ClassVar[bool] = False
     content_dim: int | None = None
 
     def bias(self, block: Block) -> Tensor:

@@ -35,6 +35,13 @@ EXPECTED = {
     "p_rope": "YYYYYNYY–Y",
     "axial": "YYYYYNYYYY",
     "alibi": "Y–Y–NYYY–N",
+    "fire": "Y–N–YNYN–Y",
+    "kerple": "Y–Y–NYYN–N",
+    "sandwich": "N–Y–YNYY–Y",
+    "t5": "N–Y–YNYN–Y",
+    "shaw": "N–Y–YNYN–Y",
+    "transformer_xl": "Y–Y–YNYN–Y",
+    "wavelet": "N–Y–YNYY–Y",
 }
 """Catalogue of property truths: the ten measured properties in the order of PROPERTIES."""
 

@@ -4,8 +4,10 @@ r"""bounded: what the encoding adds or multiplies does not grow with position.
 
 |c(p)| is the largest lane of an additive code, the largest singular value of a rotary T(p), the
 largest bias of any head at offset p. Positions to 2³¹ are sampled: both ends, powers of two and
-their neighbours, and random ones of every size. A contextual bias is asked in sequences of 8192
-tokens against 1024. Null for finite tables, which end before they can grow.
+their neighbours, and random ones of every size. A contextual bias is asked in a sequence of 8192
+tokens, and in the same sequence eight times over, so that the far one has no other content; where
+logits are qᵀ T(i, j) k it is the largest singular value of T. Null for finite tables, which end
+before they can grow.
 """
 
 from __future__ import annotations
@@ -21,13 +23,16 @@ from ropewalk.core import Additive, Bias, Contextual, Encoding, Rotary
 
 TOLERANCE = 1.01
 NEAR = 8192
+_TIMES = 8
 
 
 @measure(TOLERANCE)
 def bounded_error(encoding: Encoding) -> Measurement:
     """The largest value at positions below 2³¹ ÷ the largest below 8192; null for tables."""
     if isinstance(encoding, Contextual):
-        return _ratio(_read(encoding, 1024), _read(encoding, NEAR), "sequences of 8192 tokens")
+        if encoding.bilinear:
+            return _of_pairs(encoding)
+        return _ratio(_read(encoding, 1), _read(encoding, _TIMES), f"up to {_TIMES * NEAR} tokens")
     far = reach(encoding)
     if far.ends:
         return not_applicable("a finite table")
@@ -74,11 +79,35 @@ def largest(encoding: Encoding, extent: int) -> float:
     raise TypeError(f"{type(encoding).__name__} belongs to no family")
 
 
-def _read(encoding: Contextual, tokens: int) -> float:
+def _read(encoding: Contextual, times: int) -> float:
+    """The largest bias of the last query in a sequence of 8192 tokens, ``times`` over."""
     heads, dim = probes.contextual_size(encoding)
-    q, k = gaussian(heads, 1, dim, seed=53), gaussian(heads, tokens, dim, seed=54)
-    line = probes.on_axes(torch.arange(tokens), encoding.axes)
-    return probes.read_biases(encoding, q, k, line[-1:], line).abs().max().item()
+    q, k = gaussian(heads, 1, dim, seed=53), gaussian(heads, NEAR, dim, seed=54)
+    line = probes.on_axes(torch.arange(times * NEAR), encoding.axes)
+    found = probes.read_biases(encoding, q, k.repeat(1, times, 1), line[-1:], line)
+    return found.abs().max().item()
+
+
+def _of_pairs(encoding: Contextual) -> Measurement:
+    """The largest singular values of T, at positions or along hidden states."""
+    if encoding.content_dim is None:
+        origin = probes.on_axes(torch.zeros(1, dtype=torch.int64), encoding.axes)
+        near, far = (
+            _strongest(probes.pair_operators(encoding, places, origin))
+            for places in (sampled(end, 64, encoding.axes) for end in (NEAR, FAR))
+        )
+        return _ratio(near, max(near, far), None)
+    sizes = []
+    for tokens in (NEAR // 8, NEAR):
+        line = probes.on_axes(torch.arange(tokens), encoding.axes)
+        content = probes.hidden_tokens(encoding, tokens, seed=55)
+        pairs = probes.pair_operators(encoding, line[-1:], line, content)
+        sizes.append(_strongest(pairs[:, :, [*range(0, tokens, 61), tokens - 1]]))
+    return _ratio(*sizes, f"sequences of {NEAR} tokens")
+
+
+def _strongest(pairs: Tensor) -> float:
+    return torch.linalg.matrix_norm(pairs, 2).max().item()
 
 
 def assert_bounded(encoding: Encoding) -> Measurement:

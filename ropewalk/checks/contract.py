@@ -40,6 +40,7 @@ class EncodingContract(ValueLaws, TokenLaws, PurityLaws, ModuleLaws, CompileLaws
       need 1.7e-19; phases that are float64 products need about 1e-15.
     - ``slack``: relative difference allowed where the same token is computed in another batch,
       length or memory layout. 0 asks for equal bits.
+    - ``step``: of the difference quotients that gradients are compared with.
     - ``device``: where it runs.
     - ``siblings()``: the encoding in other configurations, for the law of history.
 

@@ -5,7 +5,8 @@ r"""linear: a shift of position is one linear map, the same at every position.
 Additive: M_k is ``shift_matrix(k)`` where given, else a least-squares fit on 8(D + 1) positions
 drawn at random below 2²⁰ (or from the table) and tested on others: a fit on neighbours would judge
 the sinusoid nonlinear. The error is the RMS residual ÷ the RMS of E(p+k) − E(p), at the worst k.
-Linear means linear: the figure ``affine`` is the same fit with a constant, which the integer code
+A contextual encoding with logits qᵀ T(i, j) k that reads hidden states is asked for M_k T(p, 0) =
+T(p + k, 0) along random ones. Linear means linear: the figure ``affine`` is the same fit with a constant, which the integer code
 passes and this check does not accept.
 """
 
@@ -20,7 +21,7 @@ from ropewalk.checks.measurement import Measurement, at_most, judge, measure, no
 from ropewalk.checks.nearest import SAME
 from ropewalk.checks.reach import reach
 from ropewalk.checks.shifts import directions
-from ropewalk.core import Additive, Encoding, Rotary
+from ropewalk.core import Additive, Contextual, Encoding, Rotary
 
 TOLERANCE = 1e-6
 STEPS = (1, 100)
@@ -39,6 +40,8 @@ def linear_error(encoding: Encoding) -> Measurement:
         return _of_operators(encoding, span)
     if isinstance(encoding, Additive):
         return _of_codes(encoding, span)
+    if isinstance(encoding, Contextual) and encoding.bilinear and encoding.content_dim is not None:
+        return _along_content(encoding)
     return not_applicable("a bias has no code to shift")
 
 
@@ -66,6 +69,18 @@ def _of_operators(encoding: Rotary, span: int) -> Measurement:
                 still = probes.operators(encoding, places, side)
                 moved = probes.operators(encoding, places + k * direction, side)
                 worst = max(worst, _share(moved, shift @ still, still))
+    return at_most(worst, TOLERANCE)
+
+
+def _along_content(encoding: Contextual) -> Measurement:
+    line = probes.on_axes(torch.arange(max(STEPS) + _OPERATORS), encoding.axes)
+    content = probes.hidden_tokens(encoding, len(line), seed=11)
+    path = probes.pair_operators(encoding, line, line, content)[:, :, 0]
+    worst = 0.0
+    for k in STEPS:
+        shift = path[:, k] @ torch.linalg.inv(path[:, 0])
+        still, moved = path[:, :-k], path[:, k:]
+        worst = max(worst, _share(moved, shift[:, None] @ still, still))
     return at_most(worst, TOLERANCE)
 
 

@@ -7,7 +7,8 @@ e(b) is the bfloat16 error at positions b + o, o random below 64, against the ``
 - rotary: RMS error of the logits ÷ ‖q‖‖k‖, with q and k held in bfloat16 and encoded as in use;
 - additive: RMS rounding of the code ÷ the RMS distance to the next position's code;
 - bias: RMS rounding of the bias, which is a logit, at offsets b + o;
-- contextual: the same in sequences of b + 64 tokens (b ≤ 4096), against float64.
+- contextual: the same in sequences of b + 64 tokens (b ≤ 4096), against float64; the whole logit
+  where it is qᵀ T(i, j) k.
 
 What happens to be exact near 0 (small integers, slow pairs that have not turned yet) must be
 compared with something, so e(0) counts as at least half a unit roundoff ÷ √head_dim for logits,
@@ -172,7 +173,10 @@ def _last_row(encoding: Contextual, base: int, dtype: torch.dtype) -> Tensor:
     heads, dim = probes.contextual_size(encoding)
     q, k = gaussian(2, heads, BASES[2] + SPREAD, dim, seed=93).to(dtype)[..., -base - SPREAD :, :]
     line = probes.on_axes(torch.arange(base + SPREAD), encoding.axes)
-    return probes.read_biases(encoding, q[:, -1:], k, line[-1:], line)[:, 0, :SPREAD]
+    found = probes.read_biases(encoding, q[:, -1:], k, line[-1:], line)
+    if encoding.bilinear:
+        found = found + (q[:, -1:] @ k.transpose(-1, -2)).to(torch.float64)
+    return found[:, 0, :SPREAD]
 
 
 def _least(encoding: Encoding) -> float:

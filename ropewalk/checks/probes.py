@@ -11,7 +11,7 @@ import itertools
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ropewalk.checks.content import gaussian
 from ropewalk.checks.measurement import Unusable
@@ -129,6 +129,7 @@ def read_biases(
         asked(encoding, kv_positions),
         allowed.to(device),
         first=k.shape[1] - q.shape[1],
+        causal=True,
     )
     if encoding.content_dim is not None and content is None:
         content = hidden_states(encoding, k)
@@ -144,13 +145,55 @@ def read_biases(
 def positional(encoding: Contextual, block: Block, content: Tensor | None = None) -> Tensor:
     """What position adds to the logits of a block: the bias, or logits − scale · q·k."""
     seen = encoding if content is None else encoding.read(content)
-    if isinstance(seen, Rotary):
-        turned = seen.encode_q(block.q, block.q_positions)
-        keys = seen.encode_k(block.k, block.kv_positions)
-        return (turned * block.scale) @ keys.transpose(-1, -2) - block.content
-    if type(seen).logits is Contextual.logits:
+    if isinstance(seen, Contextual) and type(seen).logits is Contextual.logits:
         return seen.bias(block)
-    return seen.logits(block) - block.content
+    return logits(seen, block) - block.content
+
+
+def logits(seen: Contextual | Rotary, block: Block) -> Tensor:
+    """The logits of a block, by an encoding that is bound to its content if it reads any."""
+    if isinstance(seen, Contextual):
+        return seen.logits(block)
+    tokens, queries = block.k.shape[-2], block.q.shape[-2]
+    after = tokens - block.first - queries
+    whole = nn.functional.pad(block.q, (0, 0, block.first, after))  # it is bound to all the tokens
+    turned = seen.encode_q(whole, block.kv_positions).narrow(-2, block.first, queries)
+    keys = seen.encode_k(block.k, block.kv_positions)
+    return (turned * block.scale) @ keys.transpose(-1, -2)
+
+
+def pair_operators(
+    encoding: Contextual,
+    q_positions: Tensor,
+    kv_positions: Tensor,
+    content: Tensor | None = None,
+) -> Tensor:
+    """T(i, j) ``[heads, q_tokens, kv_tokens, head_dim, head_dim]`` of a bilinear encoding.
+
+    Logits are qᵀ T(i, j) k, so unit vectors for q and k give T entry by entry. Queries are the last
+    of the tokens; ``content`` is ``[kv_tokens, content_dim]``.
+    """
+    heads, dim = contextual_size(encoding)
+    queries, keys, device = q_positions.shape[0], kv_positions.shape[0], device_of(encoding)
+    basis = torch.eye(dim, dtype=torch.float64, device=device)
+    seen = encoding if content is None else encoding.read(content.to(device))
+    k = basis[:, None, None].expand(dim, heads, keys, dim)
+    where = asked(encoding, q_positions), asked(encoding, kv_positions)
+    first = max(keys - queries, 0)
+    rows = []
+    for q in basis:
+        block = Block(
+            q.expand(1, heads, queries, dim), k, *where, None, first=first, causal=True
+        )
+        shape = (dim, heads, queries, keys)
+        rows.append(_checked(logits(seen, block), shape, "logits(block)", finite=True))
+    return torch.stack(rows).permute(2, 3, 4, 0, 1)
+
+
+def hidden_tokens(encoding: Contextual, tokens: int, seed: int) -> Tensor | None:
+    """Gaussian hidden states ``[tokens, content_dim]`` for an encoding that reads them."""
+    width = encoding.content_dim
+    return None if width is None else gaussian(tokens, width, seed=seed)
 
 
 def hidden_states(encoding: Contextual, k: Tensor) -> Tensor:

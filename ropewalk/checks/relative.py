@@ -5,7 +5,9 @@ r"""relative: the score of two tokens depends on their distance alone.
 
 s is the attention logit of Gaussian content: additive codes pass through random W_q and W_k with
 it, rotary encodings turn q and k, a bias is its own score. Several axes are shifted together. A
-contextual bias is asked for the same tokens after others have been prepended (1 and 1000 of them).
+contextual bias is asked for the same tokens after others have been prepended (1 and 1000 of them);
+where logits are qᵀ T(i, j) k and read no hidden states, positions are shifted as for the others,
+and by 5 and 77 too, as 1000 and 2²⁰ are multiples of what tokens are usually grouped by.
 """
 
 from __future__ import annotations
@@ -18,19 +20,22 @@ from ropewalk.checks.content import gaussian, scattered
 from ropewalk.checks.measurement import Measurement, at_most, judge, measure, not_applicable
 from ropewalk.checks.reach import reach
 from ropewalk.checks.shifts import BASE, SHIFTS, fitting
-from ropewalk.core import Additive, Bias, Contextual, Encoding, Rotary
+from ropewalk.core import Additive, Bias, Block, Contextual, Encoding, Rotary
 
 TOLERANCE = 1e-9
 TOKENS = 24
+ODD = [5, 77]
 
 
 @measure(TOLERANCE)
 def relative_error(encoding: Encoding) -> Measurement:
     """The largest change of a score under a common shift ÷ the scores' standard deviation."""
-    if isinstance(encoding, Contextual):
+    if isinstance(encoding, Contextual) and not by_position(encoding):
         return _prepended(encoding)
     far = reach(encoding)
     shifts = fitting(far.count, TOKENS)
+    if isinstance(encoding, Contextual):
+        shifts += ODD
     if not shifts:
         return not_applicable(f"positions end at {far.count - 1}: no room to shift {TOKENS} tokens")
     figures = {
@@ -41,15 +46,20 @@ def relative_error(encoding: Encoding) -> Measurement:
         max(figures.values()),
         TOLERANCE,
         figures,
-        None if len(shifts) == len(SHIFTS) else far.reason,
+        None if len(shifts) >= len(SHIFTS) else far.reason,
     )
+
+
+def by_position(encoding: Contextual) -> bool:
+    """Whether nothing but positions decides how q and k are turned."""
+    return encoding.bilinear and encoding.content_dim is None
 
 
 def change(encoding: Encoding, direction: Tensor, by: int, count: int) -> float:
     """The largest change of a score when all positions move ``by`` along ``direction`` ÷ std.
 
     Args:
-        encoding: additive, rotary or bias.
+        encoding: any whose scores are those of positions.
         direction: int64 ``[axes]``.
         by: the shift.
         count: positions end here.
@@ -75,6 +85,12 @@ def scores(encoding: Encoding, places: Tensor) -> Tensor:
         return turned_q @ turned_k.transpose(-1, -2)
     if isinstance(encoding, Bias):
         return probes.biases(encoding, places, places)
+    if isinstance(encoding, Contextual):
+        heads, dim = probes.contextual_size(encoding)
+        q, k = gaussian(2, 1, heads, count, dim, seed=35)
+        where = probes.asked(encoding, places)
+        block = Block(q.to(where.device), k.to(where.device), where, where, None)
+        return encoding.logits(block)[0].cpu()
     raise TypeError(f"{type(encoding).__name__} has no score of its own")
 
 

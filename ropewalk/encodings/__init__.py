@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from types import ModuleType
 
 from ropewalk import catalog
-from ropewalk.encodings import additive, bias, rotary
+from ropewalk.encodings import additive, bias, contextual, rotary
 from ropewalk.encodings.randomizing import randomized
 
-__all__ = ["additive", "bias", "randomized", "rotary"]
+__all__ = ["additive", "bias", "contextual", "randomized", "rotary"]
 
 
 class _Catalogue(ModuleType):

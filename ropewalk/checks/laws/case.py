@@ -61,6 +61,7 @@ class Case:
     positions: ClassVar[Sequence[int] | None] = None
     drift: ClassVar[float] = 4e-19
     slack: ClassVar[float] = 0.0
+    step: ClassVar[float] = 1e-4
     device: ClassVar[str] = "cpu"
 
     def create(self) -> Encoding:

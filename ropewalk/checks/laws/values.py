@@ -34,9 +34,9 @@ class ValueLaws(Case):
         samples = [p for p in self._samples(encoding) if abs(p) < 2**18]
         near = [p for p in samples if abs(p) <= 8]
         learned = [p for p in encoding.parameters() if p.dtype.is_floating_point]
-        self._agrees_with_quotients(seen, samples, None, 1e-4)
+        self._agrees_with_quotients(seen, samples, None, self.step)
         if learned:
-            self._agrees_with_quotients(seen, near, learned, 1e-5)
+            self._agrees_with_quotients(seen, near, learned, self.step / 10)
 
     def _agrees_with_quotients(
         self, seen: View, samples: list[int], learned: Sequence[Tensor] | None, length: float

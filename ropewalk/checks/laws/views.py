@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from ropewalk.checks.probes import heads_of, hidden_states, positional
+from ropewalk.checks.probes import heads_of, logits, positional
 from ropewalk.core import Additive, Bias, Block, Contextual, Encoding, Rotary
 
 Outputs = dict[str, Tensor]
@@ -288,7 +288,7 @@ class BiasView(View):
 
 
 class ContextualView(View):
-    """The bias that reads q and k, under a causal mask; its reference is itself, row by row."""
+    """The bias under a causal mask, or logits as a whole; its reference is itself, by rows."""
 
     token_dims = (-2, -1)
     halves = False
@@ -297,11 +297,13 @@ class ContextualView(View):
     def inputs(
         self, rows: int, tokens: int, dtype: torch.dtype = torch.float32, seed: int = 0
     ) -> list[Tensor]:
-        """q and k ``[rows, heads, tokens, head_dim]``."""
+        """q and k ``[rows, heads, tokens, head_dim]``, and hidden states where they are read."""
         heads = getattr(self.encoding, "heads", HEADS)
         dim = getattr(self.encoding, "head_dim", HEAD_DIM)
-        shape = (rows, heads, tokens, dim)
-        return [self._random(*shape, dtype=dtype, seed=seed + i) for i in range(2)]
+        shapes = [(rows, heads, tokens, dim)] * 2
+        if self.encoding.content_dim is not None:
+            shapes.append((rows, tokens, self.encoding.content_dim))
+        return [self._random(*s, dtype=dtype, seed=seed + i) for i, s in enumerate(shapes)]
 
     def raw(
         self,
@@ -309,36 +311,58 @@ class ContextualView(View):
         positions: Tensor | None = None,
         offset: int | Tensor | None = None,
     ) -> Outputs:
-        """``bias`` where the mask allows it, 0 elsewhere; autocast is off, as in ``attend``."""
-        q, k = inputs
-        where = self.where(q, positions, offset)
-        allowed = _causal(q.shape[-2], q.device)
-        with torch.autocast(q.device.type, enabled=False):
-            bias = self._bias(q, k, where, where, allowed, 0)
-        return {"bias": bias.masked_fill(~allowed, 0.0)}
+        """``bias`` (``logits`` where they are qᵀ T k) where the mask allows it, 0 elsewhere.
+
+        Autocast is off, as in ``attend``.
+        """
+        where = self.where(inputs[0], positions, offset)
+        allowed = _causal(inputs[0].shape[-2], inputs[0].device)
+        with torch.autocast(inputs[0].device.type, enabled=False):
+            found = self._asked(inputs, where, where, allowed, 0)
+        return {self._name: found.masked_fill(~allowed, 0.0)}
+
+    @property
+    def _name(self) -> str:
+        return "logits" if self.encoding.bilinear else "bias"
 
     def rank(self, name: str) -> int:
         """``[rows, heads, tokens, tokens]``."""
         return 4
 
+    def scale(self, expected: Tensor) -> Tensor:
+        """The largest of all: a logit is a sum of many products, and may be small by chance."""
+        return expected.abs().max() if expected.numel() else expected.new_zeros(())
+
     def expected(self, inputs: Sequence[Tensor], positions: Tensor) -> Outputs:
         """Every query alone against all keys, in float64, as ``attend`` does it by blocks."""
-        q, k = (x.to(torch.float64) for x in inputs)
+        q, *others = (x.to(torch.float64) for x in inputs)
         allowed = _causal(q.shape[-2], q.device)
         dim = positions.dim() - (1 if self.encoding.axes == 1 else 2)
         lines = [
-            self._bias(
-                q.narrow(-2, i, 1), k, positions.narrow(dim, i, 1), positions, allowed[i : i + 1], i
+            self._asked(
+                [q.narrow(-2, i, 1), *others],
+                positions.narrow(dim, i, 1),
+                positions,
+                allowed[i : i + 1],
+                i,
             ).masked_fill(~allowed[i : i + 1], 0.0)
             for i in range(q.shape[-2])
         ]
-        return {"bias": torch.cat(lines, dim=-2)}
+        return {self._name: torch.cat(lines, dim=-2)}
 
-    def _bias(self, q: Tensor, k: Tensor, queries: Tensor, keys: Tensor, allowed, first: int):
-        content = None
-        if self.encoding.content_dim is not None:
-            content = hidden_states(self.encoding, k)
-        return positional(self.encoding, Block(q, k, queries, keys, allowed, 1.0, first), content)
+    def _asked(
+        self,
+        inputs: Sequence[Tensor],
+        queries: Tensor,
+        keys: Tensor,
+        allowed: Tensor,
+        first: int,
+    ) -> Tensor:
+        q, k, *content = inputs
+        block = Block(q, k, queries, keys, allowed, 1.0, first, True)
+        if self.encoding.bilinear:
+            return logits(self.encoding.read(*content) if content else self.encoding, block)
+        return positional(self.encoding, block, *content)
 
 
 def _causal(tokens: int, device: torch.device) -> Tensor:

@@ -4,32 +4,70 @@ r"""ALiBi: each head fades keys linearly with distance.
    2^{-4(2(h - n) - 1)/n} & h > n \end{cases}, \qquad n = 2^{\lfloor \log_2 H \rfloor}
 
 for heads h = 1 … H. Where H is a power of two, n = H and the first case is all. For other H the
-first n heads have the slopes of n heads, and the rest every second slope of 2n heads. A plain
-geometric sequence for any H is another convention and is not this one.
+first n heads have the slopes of n heads, and the rest every second slope of 2n heads.
+``slopes="geometric"`` is another convention: :math:`m_h = 2^{-8h/H}` for any H.
 
-Source: Train Short, Test Long (Press et al., 2021), §3 and the authors' code for H ≠ 2^k.
+Without a causal mask this is the symmetric form, of which two published departures exist. With
+``ahead`` keys after the query have slopes of their own. With ``past_bonus`` s keys before the query
+gain s:
+
+.. math:: b_h(i, j) = s\,[j < i] - m_h\,(i - j)^+ - m'_h\,(j - i)^+
+
+Source: Train Short, Test Long (Press et al., 2021), §3 and the authors' code for H ≠ 2^k; the
+authors' notes on encoders (attention_with_linear_biases, issue 5, 2021) for the symmetric form.
+Confirmed: slopes with transformers' BLOOM, the symmetric form with the notes. Slopes by side were
+read in a BERT that follows the notes, where they are learned, drawn from N(−2, 1). A bonus of 0.5
+for the lower triangle is reported without its source having been found; whether the diagonal gets
+it is not confirmed, and here it does not. The notes' other departure, half of the heads for each
+side, is a mask and no bias.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from ropewalk.catalog import Spec, register
-from ropewalk.core import Bias, integer_positions
+from ropewalk.catalog import Spec, Variant, register
+from ropewalk.core import Bias, wide_dtype
+from ropewalk.encodings.offsets import offsets
 from ropewalk.encodings.width import check_dim, check_floating
+from ropewalk.spectra.arguments import check_number
+
+Slopes = Literal["authors", "geometric"] | Sequence[float]
 
 
 def alibi_slopes(heads: int) -> list[float]:
     """The slopes m_h of ``heads`` heads, as in the authors' code."""
-
-    def of_power(n: int) -> list[float]:
-        return [2.0 ** (-8.0 * (h + 1) / n) for h in range(n)]
-
     lower = 1 << int(math.log2(check_dim(heads, "heads")))
-    return of_power(lower) + of_power(2 * lower)[0::2][: heads - lower]
+    return geometric_slopes(lower) + geometric_slopes(2 * lower)[0::2][: heads - lower]
+
+
+def geometric_slopes(heads: int) -> list[float]:
+    """The slopes 2^(−8h/heads), h = 1 … heads."""
+    return [2.0 ** (-8.0 * (h + 1) / check_dim(heads, "heads")) for h in range(heads)]
+
+
+def chosen_slopes(heads: int, slopes: Slopes, name: str = "slopes") -> list[float]:
+    """The slopes that ``slopes`` names, or itself: one number ≥ 0 per head.
+
+    Raises:
+        TypeError, ValueError: an unknown name, or not a number of at least 0 for each head.
+    """
+    if slopes == "authors":
+        return alibi_slopes(heads)
+    if slopes == "geometric":
+        return geometric_slopes(heads)
+    if isinstance(slopes, str) or not isinstance(slopes, Sequence):
+        raise ValueError(
+            f"{name}={slopes!r} is unknown; use 'authors', 'geometric' or {heads} numbers"
+        )
+    if len(slopes) != heads:
+        raise ValueError(f"{name} holds {len(slopes)} numbers; heads={heads} needs one per head")
+    return [check_number(f"{name}[{h}]", slope, at_least=0) for h, slope in enumerate(slopes)]
 
 
 class ALiBi(Bias):
@@ -37,39 +75,73 @@ class ALiBi(Bias):
 
     Args:
         heads: number of query heads, any ≥ 1.
+        slopes: ``"authors"``, ``"geometric"``, or a number ≥ 0 per head.
+        ahead: slopes of keys after the query, in the same forms; those of keys before it if None.
+        past_bonus: added to the logit of keys before the query.
+
+    Raises:
+        TypeError, ValueError: a value is out of range.
     """
 
     slopes: Tensor
+    slopes_ahead: Tensor
 
-    def __init__(self, heads: int) -> None:
+    def __init__(
+        self,
+        heads: int,
+        *,
+        slopes: Slopes = "authors",
+        ahead: Slopes | None = None,
+        past_bonus: float = 0.0,
+    ) -> None:
         super().__init__()
         self.heads = check_dim(heads, "heads")
+        self._behind = chosen_slopes(heads, slopes)
+        self._ahead = None if ahead is None else chosen_slopes(heads, ahead, "ahead")
+        self.past_bonus = check_number("past_bonus", past_bonus)
         self.register_derived()
 
     def derive(self, device: torch.device | None) -> dict[str, Tensor]:
         """The slopes in float64."""
-        slopes = torch.tensor(alibi_slopes(self.heads), dtype=torch.float64, device=device)
-        return {"slopes": slopes}
+        sides = {"slopes": self._behind}
+        if self._ahead is not None:
+            sides["slopes_ahead"] = self._ahead
+        return {
+            name: torch.tensor(values, dtype=torch.float64, device=device)
+            for name, values in sides.items()
+        }
 
     def bias(
         self, q_positions: Tensor, kv_positions: Tensor, dtype: torch.dtype = torch.float32
     ) -> Tensor:
         """``[..., heads, q_tokens, kv_tokens]``, rounded once from the integer distance."""
-        q = integer_positions(q_positions, name="q_positions")
-        k = integer_positions(kv_positions, name="kv_positions")
-        distance = (q[..., :, None] - k[..., None, :]).abs().unsqueeze(-3)
-        wide = torch.float64 if dtype == torch.float64 else torch.float32
-        here = self.slopes if self.slopes.device == q.device else self.derive(q.device)["slopes"]
-        slopes = here.to(wide)[:, None, None]
-        return (-slopes * distance.to(wide)).to(check_floating(dtype))
+        offset = offsets(q_positions, kv_positions)
+        wide = torch.float64 if self.past_bonus else wide_dtype(dtype)  # a sum cancels
+        moved = self.slopes.device != offset.device
+        here = self.derive(offset.device) if moved else dict(self.named_buffers())
+        slopes = {name: values.to(wide)[:, None, None] for name, values in here.items()}
+        slope = slopes["slopes"]
+        if self._ahead is not None:
+            slope = torch.where(offset < 0, slopes["slopes_ahead"], slope)
+        bias = -slope * offset.abs().to(wide)
+        if self.past_bonus:
+            bias = bias + self.past_bonus * (offset > 0)
+        return bias.to(check_floating(dtype))
 
     def reference(self, head: int, q_position: int, k_position: int) -> float:
         """One bias in float64."""
-        return -alibi_slopes(self.heads)[head] * abs(q_position - k_position)
+        if k_position > q_position:
+            return -(self._ahead or self._behind)[head] * (k_position - q_position)
+        bonus = self.past_bonus if k_position < q_position else 0.0
+        return bonus - self._behind[head] * (q_position - k_position)
 
     def extra_repr(self) -> str:
         """Shown by ``print(module)``."""
         return f"heads={self.heads}"
+
+
+def _sided(config) -> bool:
+    return config.get("past_bonus", 0.0) != 0
 
 
 register(
@@ -98,6 +170,15 @@ register(
             "bounded": "grows with distance",
             "axes": "one axis",
             "precision": "m·Δ rounds by its size: 1.0 at Δ = 8192 in bfloat16 for m = 1/16",
+        },
+        variants={
+            "geometric slopes": Variant({"heads": 12, "slopes": "geometric"}),
+            "sides told apart": Variant(
+                {"heads": 12, "ahead": "geometric", "past_bonus": 0.5},
+                {"decay": False},
+                "keys just before the query gain on the query's own token",
+                when=_sided,
+            ),
         },
     )
 )
