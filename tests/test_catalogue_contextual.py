@@ -466,10 +466,11 @@ def test_selective_rope_gives_a_rotation_that_a_cache_can_hold():
 def test_selective_angles_keep_digits_over_many_tokens():
     count = 300_000
     encoding = Case("selective_rope", {"content_dim": 2, "heads": 1}).make(dtype=torch.float32)
-    x = random(count, 2, dtype=torch.float32)
+    x = random(count, 2, dtype=torch.float32).abs() + 1  # every step of about one sign
     k = torch.ones(1, count, 2)
     ends = [encoding.read(part).encode_k(k[:, : len(part)])[0] for part in (x, x[-1000:])]
     apart = [math.atan2(*(y[-1].tolist())) - math.atan2(*(y[-500].tolist())) for y in ends]
+    assert abs(encoding.read(x).angles[0, -1]) > 1000
     assert math.remainder(apart[0] - apart[1], 2 * math.pi) == pytest.approx(0, abs=1e-6)
 
 
