@@ -102,7 +102,7 @@ EDGES: Mapping[str, tuple[dict[str, Any], ...]] = {
     "dual_chunk": (
         {"head_dim": 6, "chunk_size": 5, "local": 2},
         {"head_dim": 2, "chunk_size": 1, "local": 0},
-        {"head_dim": 8, "length": 16, "layout": "interleaved"},
+        {"head_dim": 8, "original_length": 16, "layout": "interleaved"},
     ),
     "fox": ({"content_dim": 1, "heads": 3},),
     "path": (

@@ -40,8 +40,9 @@ def test_the_encodings_of_the_docs_pass_their_contracts(capsys, tmp_path, monkey
     monkeypatch.syspath_prepend(str(tmp_path))
     module = importlib.import_module("own_encodings")
     assert "bounded True" in capsys.readouterr().out
-    cases = [module.TestTurns(), module.TestSpin(), module.TestFades()]
-    assert {case.create().family for case in cases} == {"additive", "rotary", "bias"}
+    cases = [module.TestTurns(), module.TestSpin(), module.TestFades(), module.TestFogs()]
+    families = {case.create().family for case in cases}
+    assert families == {"additive", "rotary", "bias", "contextual"}
     for case in cases:
         laws = [name for name in dir(case) if name.startswith("test_") and name != "test_compile"]
         assert len(laws) > 10

@@ -97,13 +97,16 @@ def _of_pairs(encoding: Contextual) -> Measurement:
             for places in (sampled(end, 64, encoding.axes) for end in (NEAR, FAR))
         )
         return _ratio(near, max(near, far), None)
-    sizes = []
-    for tokens in (NEAR // 8, NEAR):
-        line = probes.on_axes(torch.arange(tokens), encoding.axes)
-        content = probes.hidden_tokens(encoding, tokens, seed=55)
-        pairs = probes.pair_operators(encoding, line[-1:], line, content)
-        sizes.append(_strongest(pairs[:, :, [*range(0, tokens, 61), tokens - 1]]))
-    return _ratio(*sizes, f"sequences of {NEAR} tokens")
+    near, far = (_along(encoding, tokens) for tokens in (NEAR // 8, NEAR))
+    return _ratio(near, far, f"sequences of {NEAR} tokens")
+
+
+def _along(encoding: Contextual, tokens: int) -> float:
+    """The largest singular value of T between the last of random hidden states and others."""
+    line = probes.on_axes(torch.arange(tokens), encoding.axes)
+    content = probes.hidden_tokens(encoding, tokens, seed=55)
+    pairs = probes.pair_operators(encoding, line[-1:], line, content)
+    return _strongest(pairs[:, :, [*range(0, tokens, 61), tokens - 1]])
 
 
 def _strongest(pairs: Tensor) -> float:

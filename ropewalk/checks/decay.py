@@ -6,8 +6,9 @@ r"""decay: distant tokens interact less, whatever they say.
 S is the largest score that any unit q and k can reach at that distance. The error is the largest
 rise of S on the way to Δ = 8192 ÷ its span; it is 1 where S(8192) is not clearly below S(0), as a
 flat curve falls by nothing. Tolerance 1e-9. Null for additive codes, which have no score of their
-own. A contextual bias is asked with several contents, random ones and one large token over and over,
-and S is the largest of their biases, as for all q and k: this can refute decay but not prove it.
+own. A contextual bias is asked with several contents, random ones and one large token over and
+over, and S is the largest of their biases, as for all q and k: this can refute decay but not prove
+it.
 """
 
 from __future__ import annotations
@@ -94,9 +95,7 @@ def _read(encoding: Contextual) -> Tensor:
     q, k = gaussian(heads, 1, dim, seed=60), gaussian(heads, FARTHEST + 1, dim, seed=61)
     line = probes.on_axes(torch.arange(FARTHEST + 1), encoding.axes)
     loud = (_LOUD * sign * k[:, :1].expand_as(k) for sign in (1, -1))
-    curves = [
-        probes.read_biases(encoding, q, keys, line[-1:], line)[:, 0] for keys in (k, *loud)
-    ]
+    curves = [probes.read_biases(encoding, q, keys, line[-1:], line)[:, 0] for keys in (k, *loud)]
     return torch.stack(curves).amax(0).flip(-1)
 
 

@@ -6,8 +6,8 @@ Additive: M_k is ``shift_matrix(k)`` where given, else a least-squares fit on 8(
 drawn at random below 2²⁰ (or from the table) and tested on others: a fit on neighbours would judge
 the sinusoid nonlinear. The error is the RMS residual ÷ the RMS of E(p+k) − E(p), at the worst k.
 A contextual encoding with logits qᵀ T(i, j) k that reads hidden states is asked for M_k T(p, 0) =
-T(p + k, 0) along random ones. Linear means linear: the figure ``affine`` is the same fit with a constant, which the integer code
-passes and this check does not accept.
+T(p + k, 0) along random ones. Linear means linear: the figure ``affine`` is the same fit with a
+constant, which the integer code passes and this check does not accept.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@ r"""norm: encoding a vector keeps its length.
 .. math:: \max \bigl|\, \|T(p)\,x\| \,/\, (a\,\|x\|) - 1 \,\bigr| \;\le\; 10^{-12}
 
 for Gaussian x at positions up to 2³¹, where a is the attention factor (a figure). For additive
-encodings T(p) x = x + E(p), which keeps no length. A contextual encoding with logits qᵀ T(i, j) k is
-asked for every singular value of T, between positions up to 2³¹, or along a sequence of random
+encodings T(p) x = x + E(p), which keeps no length. A contextual encoding with logits qᵀ T(i, j) k
+is asked for every singular value of T, between positions up to 2³¹, or along a sequence of random
 hidden states.
 """
 

@@ -182,9 +182,7 @@ def pair_operators(
     first = max(keys - queries, 0)
     rows = []
     for q in basis:
-        block = Block(
-            q.expand(1, heads, queries, dim), k, *where, None, first=first, causal=True
-        )
+        block = Block(q.expand(1, heads, queries, dim), k, *where, None, first=first, causal=True)
         shape = (dim, heads, queries, keys)
         rows.append(_checked(logits(seen, block), shape, "logits(block)", finite=True))
     return torch.stack(rows).permute(2, 3, 4, 0, 1)

@@ -23,7 +23,7 @@ def exactly(x: Tensor) -> AbstractContextManager[object]:
     return torch.autocast(kind, enabled=False) if known else nullcontext()
 
 
-def hidden_states(content: object, content_dim: int) -> Tensor:
+def hidden_states(content: object, content_dim: int | None) -> Tensor:
     """``content`` in at least float32 if it is ``[..., tokens, content_dim]``.
 
     Raises:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ropewalk.attention import attend
-from ropewalk.core import Additive, Encoding
+from ropewalk.core import Additive, Contextual, Encoding
 
 
 class Block(nn.Module):
@@ -44,8 +44,11 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, encoding: Encoding | None, positions: Tensor | None) -> Tensor:
         """x ``[B, T, D]`` after this block; ``encoding`` is rotary, a bias, contextual or None."""
-        qkv = self.qkv(self.norm(x)).unflatten(-1, (3, self.heads, -1))
+        hidden = self.norm(x)
+        qkv = self.qkv(hidden).unflatten(-1, (3, self.heads, -1))
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each [B, H, T, D/H]
+        if isinstance(encoding, Contextual) and encoding.content_dim is not None:
+            encoding = encoding.read(hidden)
         y = attend(q, k, v, encoding, q_positions=positions, kv_positions=positions)
         x = x + self.out(y.transpose(1, 2).flatten(-2))
         return x + self.narrow(functional.gelu(self.widen(self.mlp_norm(x))))

@@ -123,6 +123,7 @@ def make_encoding(config: Trial) -> Encoding | None:
     spec = catalog.get(config.encoding)
     sizes = {
         "dim": config.dim,
+        "content_dim": config.dim,
         "head_dim": config.dim // config.heads,
         "heads": config.heads,
         "length": max(config.lengths),

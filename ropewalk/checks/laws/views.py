@@ -300,7 +300,7 @@ class ContextualView(View):
         """q and k ``[rows, heads, tokens, head_dim]``, and hidden states where they are read."""
         heads = getattr(self.encoding, "heads", HEADS)
         dim = getattr(self.encoding, "head_dim", HEAD_DIM)
-        shapes = [(rows, heads, tokens, dim)] * 2
+        shapes: list[tuple[int, ...]] = [(rows, heads, tokens, dim)] * 2
         if self.encoding.content_dim is not None:
             shapes.append((rows, tokens, self.encoding.content_dim))
         return [self._random(*s, dtype=dtype, seed=seed + i) for i, s in enumerate(shapes)]

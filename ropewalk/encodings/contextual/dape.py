@@ -66,18 +66,13 @@ class DAPE(Contextual):
             raise ValueError(f"kernel={kernel} must be odd, so that it is centred on its key")
         self.axes, self.kernel = made.axes, kernel
         self.base = made
-        across = {"kernel_size": (1, kernel)}
-        self.mix = nn.ModuleList(
-            [
-                nn.Conv2d(2 * heads, check_dim(width, "width"), **across),
-                nn.Conv2d(width, heads, **across),
-            ]
-        )
+        self.first = nn.Conv2d(2 * heads, check_dim(width, "width"), (1, kernel))
+        self.second = nn.Conv2d(width, heads, (1, kernel))
 
     def reset_parameters(self) -> None:
         """As torch's own layers; the base too."""
-        for layer in (self.base, *self.mix):
-            layer.reset_parameters()  # pyright: ignore[reportCallIssue]
+        for layer in (self.base, self.first, self.second):
+            layer.reset_parameters()
         super().reset_parameters()
 
     def bias(self, block: Block) -> Tensor:
@@ -89,13 +84,12 @@ class DAPE(Contextual):
             raise ValueError(f"q has {scores.shape[-3]} heads; this encoding has {self.heads}")
         base = self.base.bias(block.q_positions, block.kv_positions, scores.dtype)
         x = torch.cat((scores, base.expand_as(scores)), dim=-3)
-        first, second = self.mix
-        hidden = nn.functional.leaky_relu(self._across(x, first, block.allowed))
-        return base + self._across(hidden, second, block.allowed)
+        hidden = nn.functional.leaky_relu(self._across(x, self.first, block.allowed))
+        return base + self._across(hidden, self.second, block.allowed)
 
-    def _across(self, x: Tensor, layer: nn.Module, allowed: Tensor | None) -> Tensor:
+    def _across(self, x: Tensor, layer: nn.Conv2d, allowed: Tensor | None) -> Tensor:
         """A layer over channels and neighbouring keys of x ``[..., channels, q, k]``."""
-        weight, bias = (p.to(x.dtype) for p in (layer.weight, layer.bias))  # pyright: ignore
+        weight, bias = (p.to(x.dtype) for p in layer.parameters())
         if self.kernel > 1 and allowed is not None:
             x = x.masked_fill(~allowed, 0.0)
         reach, keys = self.kernel // 2, x.shape[-1]

@@ -36,7 +36,7 @@ class DualChunk(Pieces):
 
     Args:
         head_dim: width of a head, or a Spectrum of one axis.
-        length: tokens L that the model was trained on.
+        original_length: tokens L that the model was trained on.
         chunk_size: largest distance C; ¾ L if None.
         local: tokens before a chunk that its first tokens see at exact distances; L/8 if None.
         base, layout, rotary_dim, scaling: as in :class:`ropewalk.RoPE`.
@@ -49,7 +49,7 @@ class DualChunk(Pieces):
         head_dim: int | Spectrum,
         base: float | None = None,
         *,
-        length: int = 4096,
+        original_length: int = 4096,
         chunk_size: int | None = None,
         local: int | None = None,
         layout: Layout | None = None,
@@ -59,7 +59,7 @@ class DualChunk(Pieces):
         super().__init__(
             one_axis(head_dim, base, layout=layout, rotary_dim=rotary_dim, scaling=scaling)
         )
-        check_dim(length, "length", at_most=1 << 40)
+        length = check_dim(original_length, "original_length", at_most=1 << 40)
         size = length * 3 // 4 if chunk_size is None else chunk_size
         near = length // 8 if local is None else local
         self.chunk_size = check_dim(size, "chunk_size", at_most=1 << 40)
@@ -111,7 +111,7 @@ register(
         equation=r"q_i^\top R(j \bmod s - p_{ij})\,k_j,\quad p_{ij} = i \bmod s,\;"
         r"\min(i \bmod s + s, C),\; \min(2s - 1, C)",
         source="An et al. (2024), Training-Free Long-Context Scaling of Large Language Models",
-        config={"head_dim": 64, "length": 1024},
+        config={"head_dim": 64, "original_length": 1024},
         claims=PIECE_CLAIMS,
         reasons={
             **PIECE_REASONS,

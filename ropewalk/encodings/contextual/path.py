@@ -23,6 +23,8 @@ unit length there adds 1e-6 under the root); the loop over tokens agrees, forwar
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor, nn
 
@@ -75,9 +77,7 @@ class PaTH(Contextual):
         self.heads, self.head_dim = heads, head_width(content_dim, heads, head_dim)
         width = self.kv_heads * self.head_dim
         steps = [content_dim, *([] if rank is None else [check_dim(rank, "rank")]), width]
-        self.to_w = nn.ModuleList(
-            nn.Linear(a, b, bias=False) for a, b in zip(steps, steps[1:], strict=False)
-        )
+        self.to_w = nn.ModuleList(nn.Linear(a, b, bias=False) for a, b in pairwise(steps))
         self.taps = None if kernel is None else short_taps(width, kernel)
         self.to_beta = nn.Linear(content_dim, self.kv_heads)
         self.reset_parameters()

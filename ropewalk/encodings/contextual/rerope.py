@@ -64,7 +64,7 @@ class ReRoPE(Pieces):
             raise ValueError(f"leak={leak!r} must be at least 1 and finite, or None")
         if log_length is not None and check_dim(log_length, "log_length", 1 << 40) < 2:
             raise ValueError(f"log_length={log_length} must be at least 2: ln 1 is 0")
-        (row,) = one.freqs
+        ((row,),) = one.matrices
         slow = tuple(f / leak if leak else 0.0 for f in row)
         super().__init__(one.replace(freqs=(row, slow)))
         self.leak, self.log_length = leak, log_length

@@ -4,18 +4,18 @@ r"""Selective RoPE: each token says by how much the rotation goes on.
    α_t = τ \odot \sum_{l \le t} φ_l, \qquad s_{ij} = s\,(R(α_i)\,q_i)^\top (R(α_j)\,k_j)
 
 x̂ are the hidden states, of unit length per head; D and U have a rank of 16 in between; the causal
-convolution of 4 tokens is by channel; τ_c = θ^(−2c/d) with θ = 5·10⁵ is a fixed temperature for each
-pair of lanes. q and k of a token turn by the same angles, so fused attention runs unchanged.
+convolution of 4 tokens is by channel; τ_c = θ^(−2c/d) with θ = 5·10⁵ is a fixed temperature for
+each pair of lanes. q and k of a token turn by the same angles, so fused attention runs unchanged.
 
 *Precision.* Angles are sums over the whole text. They are float64, and only their cos and sin are
 rounded, so a million tokens cost no more than ten. They are floats and no integer phases, because
 gradients go through them.
 
 Source: Selective Rotary Position Embedding (Movahedi et al., 2025), §4. Confirmed: the module
-SelectiveRoPE of the authors' code timurcarstensen/selective-rope in its default parametrization (no
-bias, no gate; its τ takes no gradient either): rank, convolution, unit length per head, temperature,
-sum and sense of rotation; a loop over tokens agrees. Its option to leave the convolution out
-telescopes the sum and is another encoding, not offered here.
+SelectiveRoPE of the authors' code timurcarstensen/selective-rope in its default parametrization
+(no bias, no gate; its τ takes no gradient either): rank, convolution, unit length per head,
+temperature, sum and sense of rotation; a loop over tokens agrees. Its option to leave the
+convolution out telescopes the sum and is another encoding, not offered here.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ class SelectiveRoPE(Contextual):
             raise ValueError(f"layout={layout!r} is unknown; use one of {LAYOUTS}")
         self.heads = heads
         self.head_dim = check_even("head_dim", head_width(content_dim, heads, head_dim))
-        self.base, self.layout = base, layout
+        self.base = base
+        self.layout: Layout = layout
         width = self.kv_heads * self.head_dim // 2
         self.down = nn.Linear(content_dim, check_dim(rank, "rank"), bias=False)
         self.up = nn.Linear(rank, width, bias=False)
@@ -137,7 +138,8 @@ class Turned(Rotary):
 
     def __init__(self, angles: Tensor, heads: int, head_dim: int, layout: Layout) -> None:
         super().__init__()
-        self.angles, self.heads, self.head_dim, self.layout = angles, heads, head_dim, layout
+        self.angles, self.heads, self.head_dim = angles, heads, head_dim
+        self.layout: Layout = layout
 
     def encode_q(
         self, q: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
