@@ -31,6 +31,7 @@ class PluginWarning(UserWarning):
 
 
 _broken: dict[str, str] = {}
+_everywhere: dict[str, Spec] = {}
 _loaded = False
 
 
@@ -45,10 +46,12 @@ def load() -> None:
         return
     _loaded = True  # first: a plugin may ask for the catalogue while it is imported
     problems = []
+    _everywhere.update(catalog.builtin())
     for entry in _entries():
         before = dict(catalog._registry)
         try:
             _add(entry)
+            _everywhere.update({n: s for n, s in catalog._registry.items() if n not in before})
         except (Exception, SystemExit) as error:
             catalog._registry.clear()
             catalog._registry.update(before)
@@ -56,6 +59,12 @@ def load() -> None:
             problems.append(_broken[entry.name])
     for problem in problems:
         warnings.warn(problem, PluginWarning, stacklevel=3)
+
+
+def is_everywhere(name: str) -> bool:
+    """Whether every process has this very spec: ropewalk's own, or a plugin's."""
+    spec = catalog.encodings().get(name)
+    return spec is not None and _everywhere.get(name) is spec
 
 
 def broken() -> Mapping[str, str]:

@@ -94,7 +94,7 @@ def _draw(found: Any, out: Path | None) -> None:
         for remark in step.remarks:
             screen.print(Padding(Text(remark, style="dim"), (0, 0, 0, 3), expand=False))
     screen.print(Text("\nScorecard", style="bold"))
-    screen.print(scorecard(found.scorecard))
+    screen.print(scorecard({"": found.scorecard}))
     if found.race:
         screen.print(Text(f"\n{_race_title(found.race)}", style="bold"))
         screen.print(_race(found.race))
