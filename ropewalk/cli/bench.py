@@ -1,4 +1,4 @@
-"""``ropewalk bench rotate``: rotation against copying the same bytes, and against its peers."""
+"""``ropewalk bench``: rotation against copying the same bytes and its peers; and attention."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ropewalk.cli.bench_attend import attend
 from ropewalk.cli.output import FINE, NO, console, print_json
 from ropewalk.cli.progress import bar
 
@@ -22,6 +23,9 @@ bench = typer.Typer(
 def _help(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         print(context.get_help())
+
+
+bench.command("attend", epilog="Example: ropewalk bench attend alibi --tokens 4096 --json")(attend)
 
 
 @bench.command(

@@ -61,7 +61,9 @@ def _all(family: str | None, processes: int | None) -> dict[str, Report]:
     from ropewalk import checks
 
     names = list(of_family(family))
-    workers = processes or min(_processors(), MOST_WORKERS, -(-len(names) // LEAST_WORK))
+    workers = processes
+    if workers is None:
+        workers = min(_processors(), MOST_WORKERS, -(-len(names) // LEAST_WORK))
     with bar("checking") as told:
         return checks.check_all(lambda _, done, of: told(done, of), names=names, processes=workers)
 
