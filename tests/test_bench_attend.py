@@ -45,12 +45,13 @@ def test_the_truth_is_attention_written_out():
             return product(qi, kj) / math.sqrt(8) - slope * (i - j)
 
         assert found[0, head].tolist() == [pytest.approx(r) for r in literal(q, k, v, score)]
-    rope = ropewalk.make("rope", head_dim=8)
+    rope = ropewalk.RoPE(8)
+    oracle = rope.reference
     given = Inputs(rope, plan, 9, torch.float32)
     q, k, v = (x[0, 5].double().tolist() for x in (given.q, given.k, given.v))
 
     def turned(i, j, qi, kj):
-        return product(rope.reference(qi, i), rope.reference(kj, j)) / math.sqrt(8)
+        return product(oracle(qi, i), oracle(kj, j)) / math.sqrt(8)
 
     expected = literal(q, k, v, turned)
     assert given.dense(9)[0, 5].tolist() == [pytest.approx(row) for row in expected]

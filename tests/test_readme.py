@@ -49,8 +49,17 @@ def test_the_encodings_of_the_docs_pass_their_contracts(capsys, tmp_path, monkey
             getattr(case, law)()
 
 
+def test_the_plans_of_the_docs_run():
+    (example,) = blocks("docs/layers.md")
+    scope: dict[str, object] = {}
+    exec(example, scope)
+    plan = scope["llama4"]
+    assert len(plan) == 48  # pyright: ignore[reportArgumentType]
+
+
 @pytest.mark.parametrize(
-    "name", ["README.md", "CONTRIBUTING.md", "docs/checks.md", "docs/index.md"]
+    "name",
+    ["README.md", "CONTRIBUTING.md", *(f"docs/{n}.md" for n in ("checks", "index", "extend"))],
 )
 def test_links_lead_somewhere(name):
     path = ROOT / name

@@ -25,7 +25,7 @@ LAYERS = (
     ("kernels",),
     ("catalog", "core", "plugins"),
     ("encodings",),
-    ("attention",),
+    ("attention", "plan"),
     ("configs", "models"),
     ("bench", "checks", "lab"),
     ("report", "walk"),
