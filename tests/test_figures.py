@@ -64,7 +64,7 @@ def test_wavelengths_and_scores_are_those_of_the_equation():
     assert waves.curves["pairs"] == pytest.approx([2 * math.pi / t for t in theta], rel=1e-12)
     mean = [sum(math.cos(d * t) for t in theta) / 32 for d in range(128)]
     assert scores.curves["q = k"] == pytest.approx(mean, abs=1e-12)
-    assert scores.curves["largest of any q, k"] == pytest.approx([1.0] * 128, abs=1e-12)
+    assert scores.curves["largest"] == pytest.approx([1.0] * 128, abs=1e-12)
 
 
 def test_axes_have_a_curve_each_and_still_pairs_none():
@@ -123,18 +123,49 @@ class Gates(ropewalk.Contextual):
 def test_a_contextual_encoding_that_adds_nothing_at_first_is_drawn_with_random_parameters():
     told = figure(Gates(), "gates")
     assert "drawn at random" in told.caption
-    (panel,) = told.panels
-    assert isinstance(panel, Lines)
-    assert set(panel.curves) == {"head 0", "head 1"}
-    assert any(panel.curves["head 0"])
+    alike, random = told.panels
+    for panel in (alike, random):
+        assert isinstance(panel, Lines)
+        assert set(panel.curves) == {"head 0", "head 1"}
+        assert any(panel.curves["head 0"])
 
 
 def test_a_contextual_encoding_that_reads_hidden_states_is_drawn():
     told = figure(Gates(reads=True), "gates")
     assert "at random" not in told.caption
-    (panel,) = told.panels
-    assert isinstance(panel, Lines)
-    assert any(panel.curves["head 1"])
+    alike, random = told.panels
+    assert isinstance(alike, Lines)
+    assert isinstance(random, Lines)
+    assert len(set(alike.curves["head 1"])) == 1
+    assert len(set(random.curves["head 1"])) > 90
+
+
+class Soft(ropewalk.RoPE):
+    """Not linear in q."""
+
+    def encode_q(self, q, positions=None, *, offset=None):
+        return super().encode_q(q.abs() + q * q, positions, offset=offset)
+
+
+def test_the_largest_score_is_drawn_of_linear_encodings_only():
+    told = figure(Soft(64), "soft")
+    scores = told.panels[1]
+    assert isinstance(scores, Lines)
+    assert set(scores.curves) == {"q = k"}
+    assert "largest" not in told.caption
+    assert "largest" in drawn("rope").caption
+
+
+def test_heads_with_frequencies_of_their_own_have_a_curve_each_where_there_is_room():
+    rows = tuple((tuple(0.1 * (h + 1) ** -c for c in range(4)),) for h in range(8))
+    told = figure(ropewalk.RoPE(ropewalk.Spectrum(rows, 8)), "own")
+    waves, scores = told.panels
+    assert isinstance(waves, Lines)
+    assert isinstance(scores, Lines)
+    assert set(waves.curves) == {"head 0", "head 2", "head 5", "head 7"}
+    assert set(waves.curves) < set(scores.curves)
+    assert waves.curves["head 7"] == pytest.approx([20 * math.pi * 8**c for c in range(4)])
+    assert "4 of 8 heads" in told.caption
 
 
 class Broken(ropewalk.Bias):

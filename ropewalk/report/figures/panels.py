@@ -58,3 +58,10 @@ class Figure:
     title: str
     caption: str
     panels: tuple[Panel, ...]
+
+
+def evenly(count: int, most: int) -> list[int]:
+    """At most ``most`` of ``count`` places, evenly from first to last."""
+    if count <= most:
+        return list(range(count))
+    return [round(i * (count - 1) / (most - 1)) for i in range(most)] if most > 1 else [0]

@@ -20,12 +20,12 @@ from ropewalk.checks.measurement import Unusable
 from ropewalk.checks.reach import reach
 from ropewalk.checks.shifts import directions
 from ropewalk.core import Additive, Bias, Contextual, Encoding, Rotary
-from ropewalk.report.figures.panels import Figure, Heat, Lines, Panel
+from ropewalk.report.figures.panels import Curve, Figure, Heat, Lines, Panel, evenly
 from ropewalk.report.figures.wavelengths import wavelengths
 
 POSITIONS, LANES, DISTANCES, SEQUENCE = 64, 32, 128, 96
-CURVES = 8
-"""Curves of a panel; of more heads, these many are shown, evenly chosen."""
+CURVES, HALF = 8, 4
+"""Heads in a panel, and in one of two; of more, so many are shown, evenly chosen."""
 STRENGTHS = 17
 """Distances at which the largest score is computed, as singular values are slow."""
 STIRRED = 0.3
@@ -100,41 +100,47 @@ def _codes(encoding: Additive) -> tuple[tuple[Panel, ...], str]:
 def _scores(encoding: Any) -> tuple[tuple[Panel, ...], str]:
     count = min(DISTANCES, reach(encoding).count)
     line = torch.arange(count)
-    curves = _constant(encoding, line)
-    chosen = torch.linspace(0, count - 1, min(STRENGTHS, count)).long()
-    largest = _largest(encoding, line, chosen)
-    curves["largest of any q, k"] = largest
-    caption = (
-        "Score by distance: of q = k = (1, …, 1), ÷ head_dim, and the largest that any q and k of "
-        "length 1 reach."
-    )
+    curves, heads = _constant(encoding, line)
+    caption = "Score by distance: of q = k = (1, …, 1), ÷ head_dim"
+    if _is_linear(encoding):
+        chosen = torch.linspace(0, count - 1, min(STRENGTHS, count)).long()
+        curves["largest"] = _largest(encoding, line, chosen)
+        caption += ", and the largest that any q and k of length 1 reach"
+    caption += _of(probes.heads_of(encoding), heads)
     score = Lines("score by distance", "distance, key at position 0", line.tolist(), curves)
     spectrum = getattr(encoding, "spectrum", None)
-    waves = wavelengths(spectrum, CURVES) if spectrum is not None else None
+    waves = wavelengths(spectrum, HALF) if spectrum is not None else None
     if waves is None:
         return (score,), caption
     return (waves[0], score), f"{waves[1]} {caption}"
 
 
-def _constant(encoding: Rotary, line: Tensor) -> dict[str, list[float | None]]:
-    """The score of q = k = (1, …, 1) at each distance ÷ head_dim, by axis and head."""
+def _is_linear(encoding: Rotary) -> bool:
+    """Whether twice q gives twice the result; else there is no matrix with a largest score."""
+    x = gaussian(2, encoding.head_dim, seed=81)
+    places = probes.on_axes(torch.arange(2), encoding.axes)
+    once, twice = (probes.vectors(encoding, x * size, places, "q") for size in (1, 2))
+    return torch.allclose(2 * once, twice, rtol=1e-9, atol=1e-12)
+
+
+def _constant(encoding: Rotary, line: Tensor) -> tuple[dict[str, Curve], list[int]]:
+    """The score of q = k = (1, …, 1) at each distance ÷ head_dim: of some heads, or every axis."""
     ones = torch.ones(len(line), encoding.head_dim, dtype=torch.float64)
     origin = probes.on_axes(line[:1], encoding.axes)
     key = probes.vectors(encoding, ones[:1], origin, "k")
-    curves: dict[str, list[float | None]] = {}
+    curves: dict[str, Curve] = {}
     moves = directions(encoding.axes)
-    heads = _chosen(probes.heads_of(encoding), max(CURVES // len(moves), 1))
+    heads = evenly(probes.heads_of(encoding), HALF if len(moves) == 1 else 1)
     for name, direction in moves.items():
         places = line if encoding.axes == 1 else line[:, None] * direction
         query = probes.vectors(encoding, ones, places, "q")
         found = (query * key).sum(-1) / encoding.head_dim
         for head in heads:
-            words = [w for w in (_axis(name, moves), _head(head, heads)) if w]
-            curves[", ".join(words) or "q = k"] = found[head].tolist()
-    return curves
+            curves[_axis(name, moves) or _head(head, heads) or "q = k"] = found[head].tolist()
+    return curves, heads
 
 
-def _largest(encoding: Rotary, line: Tensor, chosen: Tensor) -> list[float | None]:
+def _largest(encoding: Rotary, line: Tensor, chosen: Tensor) -> list[float]:
     """The largest score that any unit q and k reach, over axes and heads; joined between chosen."""
     key = probes.operators(encoding, probes.on_axes(line[:1], encoding.axes), "k")
     best = torch.zeros(len(chosen), dtype=torch.float64)
@@ -150,52 +156,45 @@ def _biases(encoding: Any) -> tuple[tuple[Panel, ...], str]:
     count = min(DISTANCES, reach(encoding).count)
     line = torch.arange(count)
     moves = directions(encoding.axes)
-    heads = _chosen(encoding.heads, max(CURVES // len(moves), 1))
+    heads = evenly(encoding.heads, CURVES if len(moves) == 1 else 1)
     query = probes.on_axes(line[-1:], encoding.axes)
-    curves: dict[str, list[float | None]] = {}
+    curves: dict[str, Curve] = {}
     for name, direction in moves.items():
         places = line if encoding.axes == 1 else line[:, None] * direction
         found = probes.biases(encoding, query, query - places, finite=False)[:, 0]
         for head in heads:
-            words = [w for w in (_axis(name, moves), _head(head, heads)) if w]
-            curves[", ".join(words) or "bias"] = found[head].tolist()
+            curves[_axis(name, moves) or _head(head, heads) or "bias"] = found[head].tolist()
     panel = Lines(
         "bias by distance",
         f"distance to the key, query at position {count - 1}",
         line.tolist(),
         curves,
     )
-    return (panel,), "What is added to the logit of a key at each distance" + _of(encoding, heads)
+    caption = "What is added to the logit of a key at each distance"
+    return (panel,), caption + _of(encoding.heads, heads)
 
 
 def _reading(encoding: Any) -> tuple[tuple[Panel, ...], str]:
     heads, dim = probes.contextual_size(encoding)
-    chosen = _chosen(heads, CURVES)
-    q, k = gaussian(2, heads, SEQUENCE, dim, seed=80)
+    chosen = evenly(heads, HALF)
     line = probes.on_axes(torch.arange(SEQUENCE), encoding.axes)
-    found = probes.read_biases(encoding, q, k, line, line)[:, -1].flip(-1)
-    curves = {_head(h, chosen) or "bias": found[h].tolist() for h in chosen}
-    panel = Lines(
-        "added to the logits of one query",
-        "distance to the key",
-        list(range(SEQUENCE)),
-        curves,
-    )
+    alike = torch.ones(2, heads, SEQUENCE, dim, dtype=torch.float64)
+    panels = []
+    for title, (q, k) in (
+        ("added to logits, tokens all alike", alike),
+        ("added to logits, random tokens", gaussian(2, heads, SEQUENCE, dim, seed=80)),
+    ):
+        found = probes.read_biases(encoding, q, k, line, line)[:, -1].flip(-1)
+        curves = {_head(h, chosen) or "bias": found[h].tolist() for h in chosen}
+        panels.append(Lines(title, "distance to the key", list(range(SEQUENCE)), curves))
     caption = (
-        f"What position adds to the logits of the last of {SEQUENCE} tokens with seeded random q "
-        "and k" + _of(encoding, chosen)
+        f"What position adds to the logits of the last of {SEQUENCE} tokens: with q = k = "
+        "(1, …, 1) for every token, and with seeded random q and k"
     )
-    return (panel,), caption
+    return tuple(panels), caption + _of(heads, chosen)
 
 
 # --- words ---------------------------------------------------------------------------------------
-
-
-def _chosen(count: int, most: int) -> list[int]:
-    """At most ``most`` of ``count``, evenly from first to last."""
-    if count <= most:
-        return list(range(count))
-    return [round(i * (count - 1) / (most - 1)) for i in range(most)] if most > 1 else [0]
 
 
 def _head(head: int, shown: list[int]) -> str:
@@ -206,11 +205,10 @@ def _axis(name: str, moves: dict[str, Tensor]) -> str:
     return name.replace("_", " ") if len(moves) > 1 else ""
 
 
-def _of(encoding: Any, shown: list[int]) -> str:
-    heads = getattr(encoding, "heads", None)
-    if isinstance(heads, int) and heads > len(shown):
-        return f"; {len(shown)} of {heads} heads."
-    return "."
+def _of(heads: int, shown: list[int]) -> str:
+    if heads == len(shown):
+        return "."
+    return f"; {len(shown)} of {heads} heads." if len(shown) > 1 else f"; head 0 of {heads}."
 
 
 def _ordinal(count: int) -> str:

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import math
 
-from ropewalk.report.figures.panels import Lines
+from ropewalk.report.figures.panels import Lines, evenly
 from ropewalk.spectra import Spectrum
 
 
 def wavelengths(spectrum: Spectrum, most: int) -> tuple[Lines, str] | None:
-    """Positions for a whole turn of each pair, and what to say of it; None if no pair turns.
+    """2π ÷ frequency of each pair, and what to say of it; None if no pair turns.
 
-    At most ``most`` curves: of every axis if all heads share their frequencies, else of the first
-    axes of the first heads.
+    Of every axis, or where there is one, of at most ``most`` heads with frequencies of their own.
     """
     matrices = spectrum.matrices
     curves = {}
-    for head, matrix in enumerate(matrices):
-        for axis, row in enumerate(matrix):
-            words = [f"axis {axis}"] * (len(matrix) > 1) + [f"head {head}"] * (len(matrices) > 1)
+    for head in evenly(len(matrices), most if spectrum.axes == 1 else 1):
+        for axis, row in enumerate(matrices[head]):
+            own = f"head {head}" if len(matrices) > 1 else "pairs"
             wave = [2 * math.pi / abs(f * spectrum.unit) if f else None for f in row]
-            if any(wave) and len(curves) < most:
-                curves[", ".join(words) or "pairs"] = wave
+            if any(wave):
+                curves[f"axis {axis}" if spectrum.axes > 1 else own] = wave
     if not curves:
         return None
-    still = sum(not any(column) for column in zip(*matrices[0], strict=True))
+    still = sum(not any(column) for column in zip(*next(iter(matrices)), strict=True))
     panel = Lines(
         "wavelength by pair",
         "pair",
@@ -33,6 +32,6 @@ def wavelengths(spectrum: Spectrum, most: int) -> tuple[Lines, str] | None:
         powers=True,
         dots=True,
     )
-    caption = "Positions for a whole turn of each pair"
+    caption = "Wavelength of each pair, 2π ÷ its frequency, in positions"
     caption += f"; {still} of {spectrum.pairs} pairs stand still." if still else "."
     return panel, caption
