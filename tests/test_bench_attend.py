@@ -98,6 +98,19 @@ def test_a_wrong_result_gets_no_figure(monkeypatch, dtype, change):
         assert (row["verdict"], row["ratio_to_plain"]) == ("wrong", None)
 
 
+def test_a_result_that_is_wrong_at_full_length_alone_gets_no_figure(monkeypatch):
+    usual = ropewalk.attend
+
+    def late(q, *rest, **named):
+        y = usual(q, *rest, **named)
+        return y if q.shape[-2] <= 8 else torch.cat((y[..., :-1, :], 2 * y[..., -1:, :]), -2)
+
+    monkeypatch.setattr(attend, "JUDGED", 8)
+    monkeypatch.setattr(ropewalk, "attend", late)
+    row = measure(ropewalk.make("alibi", heads=2), Plan(effort=QUICK), 24, "float32", "forward")
+    assert row["verdict"] == "wrong"
+
+
 def test_a_wrong_gradient_gets_no_figure(monkeypatch):
     usual = ropewalk.attend
     forgets = lambda q, k, v, *a, **w: usual(q, k.detach() + 0 * k, v, *a, **w)  # noqa: E731
