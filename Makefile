@@ -34,7 +34,7 @@ lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-docs-pages: $(VENV)/dev          ## write docs/encodings from the catalogue, docs/findings.md
+docs-pages: $(VENV)/dev          ## write docs/encodings and the README list from the catalogue, docs/findings.md
 	$(BIN)/python scripts/make_docs.py
 	$(BIN)/python scripts/make_findings_page.py
 

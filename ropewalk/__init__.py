@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ropewalk._version import __version__
 
 if TYPE_CHECKING:
-    from ropewalk import checks, configs, kernels, models, positions, spectra
+    from ropewalk import checks, configs, kernels, models, plan, positions, spectra
     from ropewalk.attention import attend
     from ropewalk.catalog import Spec, encodings, make, register
     from ropewalk.core import Additive, Bias, Block, Contextual, Encoding, Rotary
@@ -44,7 +44,7 @@ _HOMES = {
     "ropewalk.spectra": ("Spectrum",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("checks", "configs", "kernels", "models", "positions", "spectra")
+_MODULES = ("checks", "configs", "kernels", "models", "plan", "positions", "spectra")
 
 __all__ = [
     "Additive",
@@ -65,6 +65,7 @@ __all__ = [
     "kernels",
     "make",
     "models",
+    "plan",
     "positions",
     "register",
     "rotate",

@@ -14,6 +14,16 @@ if TYPE_CHECKING:
 
 Family = Literal["additive", "rotary", "bias", "contextual"]
 
+FAMILIES: Mapping[Family, str] = MappingProxyType(
+    {
+        "additive": "added to embeddings",
+        "rotary": "turns q and k",
+        "bias": "added to logits",
+        "contextual": "logits that read content",
+    }
+)
+"""Where each family enters attention, in the order of every list."""
+
 PROPERTIES: tuple[str, ...] = (
     "unique",
     "linear",
@@ -153,10 +163,25 @@ def unregister(name: str) -> None:
     del _registry[name]
 
 
-def encodings() -> Mapping[str, Spec]:
-    """Every encoding by name, read-only."""
+def builtin() -> Mapping[str, Spec]:
+    """The encodings of ropewalk itself by name, read-only."""
     import ropewalk.encodings  # noqa: F401  (its import lines register the catalogue)
 
+    home = "ropewalk.encodings."
+    own = {n: s for n, s in _registry.items() if s.factory.__module__.startswith(home)}
+    return MappingProxyType(own)
+
+
+def encodings() -> Mapping[str, Spec]:
+    """Every encoding by name, read-only: ropewalk's own, of plugins, and what was registered.
+
+    Warns:
+        PluginWarning: once for each plugin that cannot be loaded (:mod:`ropewalk.plugins`).
+    """
+    import ropewalk.encodings  # noqa: F401  (its import lines register the catalogue)
+    from ropewalk import plugins
+
+    plugins.load()
     return MappingProxyType(_registry)
 
 
@@ -168,6 +193,11 @@ def get(name: str) -> Spec:
     """
     known = encodings()
     if not isinstance(name, str) or name not in known:
+        from ropewalk import plugins
+
+        broken = plugins.broken().get(name) if isinstance(name, str) else None
+        if broken is not None:
+            raise ValueError(f"encoding {name!r} is not there: {broken}")
         raise ValueError(
             f"unknown encoding {repr(name)[:80]}{suggestion(str(name)[:80], known)}; "
             f"known: {', '.join(sorted(known))}"
@@ -189,6 +219,7 @@ def make(name: str, **config: Any) -> Encoding:
 
 
 def suggestion(word: str, known: Mapping[str, object] | list[str]) -> str:
-    """`` (did you mean 'x'?)`` for the closest known word, or nothing."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    """`` (did you mean 'x'?)`` for the closest known word, or nothing; case plays no part."""
+    spelt = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(word.lower().replace("-", "_"), spelt, n=1, cutoff=0.5)
+    return f" (did you mean {spelt[close[0]]!r}?)" if close else ""

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import ropewalk
-from ropewalk import checks, make, records
+from ropewalk import catalog, checks, make, records
 from ropewalk.catalog import PROPERTIES, Spec, encodings, register, unregister
 from ropewalk.checks import content, fingerprint, nearest, precision, process, races, reach
 from ropewalk.checks import report as reporting
@@ -218,6 +218,38 @@ def test_progress_names_each_encoding_in_turn(monkeypatch):
     calls: list[tuple[str, int, int]] = []
     checks.check_all(lambda *told: calls.append(told))
     assert calls == [(name, i, len(encodings())) for i, name in enumerate(encodings())]
+
+
+def test_several_processes_measure_the_same(monkeypatch):
+    spec = encodings()["alibi"]
+    mine = type(spec)(**{**vars(spec), "name": "mine", "claims": {**spec.claims, "decay": False}})
+    monkeypatch.setitem(catalog._registry, "mine", mine)
+    monkeypatch.setitem(catalog._registry, "integer", encodings()["integer"])
+    names = ["rope", "mine", "integer"]
+    told: list[tuple[str, int, int]] = []
+    found = checks.check_all(lambda *words: told.append(words), names=names, processes=2)
+    alone = checks.check_all(names=names)
+    assert list(found) == names
+    assert {n: r.as_dict() for n, r in found.items()} == {n: r.as_dict() for n, r in alone.items()}
+    assert found["mine"].disagreements == ["decay"]
+    assert found["rope"].properties["deterministic"].figures["processes"] == 0.0
+    assert sorted(name for name, _, _ in told) == sorted(names)
+    assert [done for _, done, _ in told] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("names", "says"), [(["rop"], "did you mean 'rope'"), ([3], "unknown")])
+def test_entries_that_are_not_there_are_refused(names, says):
+    with pytest.raises(ValueError, match=says):
+        checks.check_all(names=names)
+
+
+def test_a_spec_outside_the_catalogue_is_measured_against_its_claims():
+    spec = encodings()["alibi"]
+    loose = type(spec)(**{**vars(spec), "claims": {**spec.claims, "decay": False}})
+    report = checks.check(loose, {"heads": 4})
+    assert report.disagreements == ["decay"]
+    assert report.config == {"heads": 4}
+    assert "processes" not in report.properties["deterministic"].figures
 
 
 # Golden figures.

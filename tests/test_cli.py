@@ -50,11 +50,55 @@ def test_encodings_lists_the_catalogue(capsys):
     status, out, err = run(capsys, "encodings", "--json")
     assert (status, err) == (0, "")
     names = [entry["name"] for entry in json.loads(out)["encodings"]]
-    expected = "alibi axial binary integer learned normalised p_rope rope sinusoidal"
-    assert sorted(names) == expected.split()
+    assert {"alibi", "axial", "binary", "integer", "learned", "normalised", "rope"} <= set(names)
     status, out, _ = run(capsys, "encodings")
     assert status == 0
     assert all(name in out for name in names)
+
+
+def test_encodings_are_listed_by_family(capsys):
+    from ropewalk.catalog import FAMILIES, encodings
+
+    status, out, _ = run(capsys, "encodings")
+    heads = [line.split(":")[0] for line in out.splitlines() if line.split(":")[0] in FAMILIES]
+    assert status == 0
+    assert heads == [f for f in FAMILIES if any(s.family == f for s in encodings().values())]
+    status, out, _ = run(capsys, "encodings", "--family", "bias", "--json")
+    entries = json.loads(out)["encodings"]
+    assert status == 0
+    assert {e["name"] for e in entries} == {
+        s.name for s in encodings().values() if s.family == "bias"
+    }
+    alibi = next(e for e in entries if e["name"] == "alibi")
+    assert {"name", "family", "title", "source", "config", "variants"} <= set(alibi)
+    assert alibi["claims"]["decay"] is True
+    assert alibi["module"] == "ropewalk.encodings.bias.alibi"
+
+
+def test_check_all_of_a_family_groups_and_counts(capsys, monkeypatch):
+    from ropewalk import catalog, checks
+
+    asked: list[tuple[str, ...]] = []
+
+    def measured(progress, *, names, processes):
+        asked.append(tuple(names))
+        assert processes == 1
+        return {name: checks.check(name) for name in ["alibi"]}
+
+    monkeypatch.setattr(checks, "check_all", measured)
+    arguments = ("check", "all", "--family", "bias", "--processes", "1")
+    status, out, err = run(capsys, *arguments)
+    assert (status, err) == (0, "")
+    assert set(asked[0]) == {s.name for s in catalog.encodings().values() if s.family == "bias"}
+    assert "1 of 1 encodings measure as they claim" in out
+    assert out.splitlines()[1].strip() == "bias"
+    spec = catalog.get("alibi")
+    wrong = type(spec)(**{**vars(spec), "claims": {**spec.claims, "bounded": True}})
+    monkeypatch.setitem(catalog._registry, "alibi", wrong)
+    status, out, _ = run(capsys, *arguments)
+    assert status == 1
+    assert "alibi: bounded is no, claimed yes" in out
+    assert "0 of 1" in out
 
 
 def test_show_json_and_text(capsys):
@@ -116,6 +160,12 @@ def test_variant_claims_follow_the_configuration(capsys):
         (("show", "learned", "--set", "length=-4"), ("length=-4",)),
         (("show", "binary", "--set", "bits=99"), ("bits=99", "at most")),
         (("check", "all", "--set", "dim=4"), ("--set",)),
+        (("check", "all", "--family", "biass"), ("did you mean 'bias'",)),
+        (("check", "all", "--processes", "0"), ("processes=0", "at least 1")),
+        (("check", "rope", "--family", "bias"), ("check all",)),
+        (("encodings", "--family", "Rotary"), ("did you mean 'rotary'",)),
+        (("show", "ALiBi"), ("did you mean 'alibi'",)),
+        (("show", "rope", "--out", "/"), ("figure.svg",)),
         (("walk", "cat", "--out", "/nonexistent/dir/x.html"), ("/nonexistent/dir",)),
         (("walk", "cat", "--out", "/"), ("folder",)),
         (("walk", ""), ("text",)),
@@ -243,8 +293,8 @@ def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
     [
         ("ropewalk encodings >&-", 0),
         ("ropewalk --version >&-", 0),
-        ("ropewalk show nope 2>&-", 2),
-        ("ropewalk show nope 2>/dev/full", 2),
+        ("ropewalk show nosuch 2>&-", 2),
+        ("ropewalk show nosuch 2>/dev/full", 2),
         ("ropewalk encodings --json >/dev/full", 2),
     ],
 )
@@ -264,21 +314,21 @@ def test_a_narrow_terminal_and_a_narrow_encoding_lose_nothing():
 
 
 def test_the_page_is_written_through_a_link_and_replaces_a_file_whole(tmp_path):
-    from ropewalk.cli.walk import _require_writable, _write
+    from ropewalk.cli.files import require_writable, write
 
     target, link = tmp_path / "target.html", tmp_path / "link.html"
     target.write_text("old")
     link.symlink_to(target)
-    _require_writable(link)
+    require_writable(link, "walk.html")
     assert target.read_text() == "old"
-    _write(link, "new")
+    write(link, "new")
     assert link.is_symlink()
     assert target.read_text() == "new"
-    _write(target, "newer")
+    write(target, "newer")
     assert target.read_text() == "newer"
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     with pytest.raises(ValueError, match=r"--out .*loop cannot be written"):
-        _require_writable(tmp_path / "loop")
+        require_writable(tmp_path / "loop", "walk.html")
 
 
 def test_what_nobody_foresaw_is_one_line(capsys, monkeypatch):

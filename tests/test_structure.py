@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
+import importlib
 import re
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 import yaml
 
-from ropewalk.catalog import PROPERTIES, encodings
+from ropewalk.catalog import PROPERTIES, builtin, encodings
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "ropewalk"
@@ -23,9 +23,9 @@ LAYERS = (
     ("spectra",),
     ("positions",),
     ("kernels",),
-    ("catalog", "core"),
+    ("catalog", "core", "plugins"),
     ("encodings",),
-    ("attention",),
+    ("attention", "plan"),
     ("configs", "models"),
     ("bench", "checks", "lab"),
     ("report", "walk"),
@@ -45,6 +45,7 @@ STANDARD_ONLY = (
     "spectra",
     "configs",
     "catalog.py",
+    "plugins.py",
     "_version.py",
     "records.py",
     "cli/app.py",
@@ -147,25 +148,40 @@ def test_every_spec_is_complete():
 
 
 def script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    """A script, as Python runs it: files beside it can be imported."""
+    folder = str(ROOT / "scripts")
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    return importlib.import_module(name)
 
 
 def test_docs_are_generated_from_the_catalogue():
     make_docs = script("make_docs")
     assert make_docs.stale() == [], "run make docs-pages"
-    assert set(make_docs.pages()) == {"index.md", *(f"{name}.md" for name in encodings())}
+    assert set(make_docs.pages()) == {"index.md", *(f"{name}.md" for name in builtin())}
+    assert set(make_docs.figures()) == {f"{name}.svg" for name in builtin()}
 
 
 def test_docs_tables_keep_their_columns_and_say_why():
     for name, page in script("make_docs").pages().items():
         rows = [li.replace(r"\|", "") for li in page.splitlines() if li.startswith("|")]
         assert len({row.count("|") for row in rows}) == 1, f"{name}: a cell holds a bare |"
-        assert not [row for row in rows if re.search(r"\| (–|no) \|  \|", row)], name
+        if name != "index.md":
+            head, _, claims, *_ = ([c.strip() for c in row.split("|")] for row in rows)
+            for key, claim in zip(head, claims, strict=True):
+                assert claim not in ("no", "–") or f"- **{key}**: " in page, f"{name}: why {key}?"
+            assert not re.search(r"- \*\*\w+\*\*: *$", page, re.M), name
+
+
+@pytest.mark.parametrize("name", builtin())
+def test_the_example_of_a_page_runs(name: str):
+    page = script("docs_page").page(builtin()[name])
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    scope: dict[str, object] = {}
+    exec(example, scope)
+    y, given = scope["y"], scope["x" if builtin()[name].family == "additive" else "q"]
+    assert y.shape == given.shape  # pyright: ignore[reportAttributeAccessIssue]
+    assert bool(y.isfinite().all())  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_the_site_serves_its_own_scripts_and_lists_every_page(tmp_path: Path):

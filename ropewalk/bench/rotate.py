@@ -78,7 +78,7 @@ def run(plan: Plan, told: Callable[[int, int], None] = lambda done, of: None) ->
     from ropewalk.kernels import active
 
     wanted = plan.cases()
-    with _threads(plan.threads):
+    with on_threads(plan.threads):
         found, absent = present(list(plan.peers))
         rotors = {OURS: Ours, **found}
         told(0, len(wanted))
@@ -120,7 +120,7 @@ def check_threads(threads: int | None) -> None:
 
 
 @contextmanager
-def _threads(threads: int | None) -> Iterator[None]:
+def on_threads(threads: int | None) -> Iterator[None]:
     """That many threads for PyTorch, and as many processors for all others."""
     before, processors = torch.get_num_threads(), _processors()
     if threads is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,13 +101,14 @@ class Report:
         }
 
 
-def check(encoding: str | Encoding, config: Mapping[str, Any] | None = None) -> Report:
+def check(encoding: str | Spec | Encoding, config: Mapping[str, Any] | None = None) -> Report:
     """Measure every property of an encoding.
 
     Args:
-        encoding: a name in the catalogue, or an encoding object of any family, which need not be
-            in the catalogue. An object is copied first, so checking leaves it as it was.
-        config: with a name, changes to the configuration that the catalogue checks.
+        encoding: a name in the catalogue, a spec, or an encoding object of any family; the last
+            two need not be in the catalogue. An object is copied first, so checking leaves it as
+            it was.
+        config: with a name or spec, changes to the configuration that the catalogue checks.
 
     Returns:
         The report. An encoding that raises, gives nan or a wrong shape fails the property with a
@@ -121,15 +122,16 @@ def check(encoding: str | Encoding, config: Mapping[str, Any] | None = None) -> 
         >>> check("sinusoidal", {"dim": 128}).properties["linear"].holds
         True
     """
-    if isinstance(encoding, str):
+    if isinstance(encoding, (str, Spec)):
         if config is not None and not isinstance(config, Mapping):
             raise TypeError(f"config must be a mapping of arguments, got {type(config).__name__}")
-        return _check_entry(catalog.get(encoding), dict(config or {}))
+        spec = catalog.get(encoding) if isinstance(encoding, str) else encoding
+        return _check_entry(spec, dict(config or {}))
     if config is not None:
         raise TypeError("config changes a catalogue entry; an encoding object has its own")
     if not isinstance(encoding, Encoding):
         raise TypeError(
-            f"encoding must be a name or an Encoding, got {type(encoding).__name__}; "
+            f"encoding must be a name, Spec or Encoding, got {type(encoding).__name__}; "
             "subclass Additive, Rotary, Bias or Contextual"
         )
     measured = {name: MEASURES[name](pristine(encoding)) for name in PROPERTIES}
@@ -137,14 +139,33 @@ def check(encoding: str | Encoding, config: Mapping[str, Any] | None = None) -> 
     return Report(type(encoding).__name__, {}, results)
 
 
-def check_all(progress: Callable[[str, int, int], None] | None = None) -> dict[str, Report]:
+def check_all(
+    progress: Callable[[str, int, int], None] | None = None,
+    *,
+    names: Iterable[str] | None = None,
+    processes: int = 1,
+) -> dict[str, Report]:
     """The report of every catalogue entry, in the catalogue's order.
 
     Args:
-        progress: called with (name, number of entries done, number of entries) before each entry.
+        progress: called with (name, number of entries done, number of entries) before each entry;
+            with several processes, after one is done.
+        names: of the entries; all if None.
+        processes: that measure at once. They know what ropewalk and plugins register; a spec
+            registered in this process alone is measured here.
+
+    Raises:
+        ValueError: a name is unknown, or ``processes`` is below 1.
     """
-    specs = dict(catalog.encodings())
-    fingerprints([_request(spec, dict(spec.config)) for spec in specs.values()])
+    if processes < 1:
+        raise ValueError(f"processes={processes} must be at least 1")
+    known = catalog.encodings()
+    specs = {n: catalog.get(n) for n in (known if names is None else names)}
+    answers = fingerprints([_request(spec, dict(spec.config)) for spec in specs.values()])
+    if processes > 1:
+        from ropewalk.checks.pool import checked
+
+        return checked(dict(zip(specs, answers, strict=True)), processes, progress)
     reports = {}
     for done, (name, spec) in enumerate(specs.items()):
         if progress is not None:
@@ -160,7 +181,7 @@ def _check_entry(spec: Spec, changes: Mapping[str, Any]) -> Report:
     extra: dict[str, dict[str, Any]] = {
         "deterministic": {
             "rebuild": lambda: spec.make(**config),
-            "elsewhere": fingerprints([_request(spec, config)])[0],
+            "elsewhere": _elsewhere(spec, config),
         },
         "generalises": {"name": spec.name if config == dict(spec.config) else None},
     }
@@ -169,6 +190,12 @@ def _check_entry(spec: Spec, changes: Mapping[str, Any]) -> Report:
         found = MEASURES[name](pristine(encoding), **extra.get(name, {}))
         results[name] = _result(found, spec.claim(name, config), _explained(spec, name, config))
     return Report(spec.name, config, results)
+
+
+def _elsewhere(spec: Spec, config: Mapping[str, Any]) -> list[float] | None:
+    """What another process answers; None for a spec that the catalogue there cannot know."""
+    known = catalog.encodings().get(spec.name) is spec
+    return fingerprints([_request(spec, config)])[0] if known else None
 
 
 def _request(spec: Spec, config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any], int]:

@@ -20,6 +20,7 @@ from ropewalk.cli.emit import emit
 from ropewalk.cli.encodings import encodings
 from ropewalk.cli.explain import explain
 from ropewalk.cli.extend import extend
+from ropewalk.cli.named import plugin_warnings_in_a_line
 from ropewalk.cli.show import show
 from ropewalk.cli.walk import walk
 
@@ -79,7 +80,8 @@ app.command("check", epilog="Example: ropewalk check rope --set phases=float32")
 def parsed(arguments: Sequence[str]) -> int:
     """Run the command that the arguments name; returns its exit status."""
     try:
-        status = app(args=list(arguments), standalone_mode=False)
+        with plugin_warnings_in_a_line():
+            status = app(args=list(arguments), standalone_mode=False)
     except typer.Exit as leave:
         return leave.exit_code
     except typer.Abort:

@@ -1,14 +1,14 @@
-"""``ropewalk bench rotate``: rotation against copying the same bytes, and against its peers."""
+"""``ropewalk bench``: rotation against copying the same bytes and its peers; and attention."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 
+from ropewalk.cli.bench_attend import attend
 from ropewalk.cli.output import FINE, NO, console, print_json
+from ropewalk.cli.progress import bar
 
 bench = typer.Typer(
     help="Measure: every figure a ratio taken in one run, behind a check that the result is right.",
@@ -23,6 +23,9 @@ bench = typer.Typer(
 def _help(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         print(context.get_help())
+
+
+bench.command("attend", epilog="Example: ropewalk bench attend alibi --tokens 4096 --json")(attend)
 
 
 @bench.command(
@@ -84,7 +87,7 @@ def rotate(
     from ropewalk.bench.processes import in_processes
 
     plan = _plan(shape, dtype, layout, mode, peer, threads, rounds, full=full, quick=quick)
-    with _progress() as told:
+    with bar("rotating") as told:
         document = in_processes(plan, max(processes, 3) if full else processes, told)
     if as_json:
         print_json(document)
@@ -135,21 +138,6 @@ def _plan(
         threads,
         Effort(5, 0.01, 20e-6) if quick else effort,
     )
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr while it is a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    screen = Console(stderr=True)
-    columns = TextColumn("rotating"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(
-        *columns, console=screen, transient=True, disable=not screen.is_terminal
-    ) as progress:
-        task = progress.add_task("", total=None)
-        yield lambda done, of: progress.update(task, completed=done, total=of)
 
 
 # --- drawing -------------------------------------------------------------------------------------

@@ -13,11 +13,17 @@ def mark(holds: bool | None, claimed: bool | None) -> str:
     return WORDS[holds] + ("!" if claimed is not None and claimed != holds else "")
 
 
-def scorecard(card: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Any:
-    """A rich table with a row an encoding; ``card[encoding][property]`` has holds and claimed."""
+Card = Mapping[str, Mapping[str, Mapping[str, Any]]]
+
+
+def scorecard(cards: Mapping[str, Card]) -> Any:
+    """A rich table with a row an encoding; ``cards[group][encoding][property]`` says what holds.
+
+    The name of a group stands above its rows; "" has none.
+    """
     from rich.table import Table
 
-    rows = list(card.values())
+    rows = [row for card in cards.values() for row in card.values()]
     properties = [key for key in rows[0] if any(_says_something(row[key]) for row in rows)]
     table = Table(
         box=None,
@@ -30,8 +36,12 @@ def scorecard(card: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Any:
     table.add_column("encoding", no_wrap=True)
     for key in properties:
         table.add_column(key[:4], no_wrap=True)
-    for name, row in card.items():
-        table.add_row(name, *(mark(row[key]["holds"], row[key]["claimed"]) for key in properties))
+    for group, card in cards.items():
+        if group:
+            table.add_row(group, style="italic")
+        for name, row in card.items():
+            marks = (mark(row[key]["holds"], row[key]["claimed"]) for key in properties)
+            table.add_row(name, *marks)
     return table
 
 

@@ -1,41 +1,54 @@
-"""``ropewalk show NAME``: one encoding — equation, arguments, claims, spectrum."""
+"""``ropewalk show NAME``: one encoding — equation, arguments, claims, spectrum, figure."""
 
 from __future__ import annotations
 
 import inspect
 import math
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from ropewalk.cli.files import require_writable, write
+from ropewalk.cli.named import WHAT, made, named
 from ropewalk.cli.output import console, number, print_json
 from ropewalk.cli.settings import parse
 
 
 def show(
-    name: Annotated[str, typer.Argument(help="An encoding, see `ropewalk encodings`.")],
+    name: Annotated[str, typer.Argument(help=WHAT)],
     setting: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Set one of its arguments."),
     ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write its figure, one SVG file, for these settings.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Show one encoding: equation, source, arguments, claims with reasons, and its spectrum."""
-    from ropewalk.catalog import get
-
-    spec = get(name)
+    if out is not None:
+        require_writable(out, "figure.svg")
+    spec = named(name)
     config = {**spec.config, **parse(setting)}
-    document = _document(spec, config)
+    encoding = made(spec, config)
+    document = _document(spec, config, encoding)
+    if out is not None:
+        from ropewalk.report.figures import figure, svg
+
+        title = f"{spec.name}({', '.join(f'{k}={v}' for k, v in config.items())})"
+        drawn = figure(encoding, title)
+        write(out, svg(drawn))
+        document["figure"] = {"file": str(out), "caption": drawn.caption}
     if as_json:
         print_json(document)
     else:
         _draw(document)
 
 
-def _document(spec: Any, config: dict[str, Any]) -> dict[str, Any]:
+def _document(spec: Any, config: dict[str, Any], encoding: Any) -> dict[str, Any]:
     from ropewalk.catalog import PROPERTIES, RECORDED
 
-    encoding = spec.make(**config)
     parameters = inspect.signature(spec.factory).parameters.values()
     spectrum = getattr(encoding, "spectrum", None)
     return {
@@ -88,7 +101,8 @@ def _draw(document: dict[str, Any]) -> None:
     out = console()
     out.print(Text(f"{document['name']} — {document['title']}", style="bold"))
     out.print(Text(f"{document['family']}; {document['source']}"))
-    out.print(Text(document["equation"], style="italic"))
+    if document["equation"]:
+        out.print(Text(document["equation"], style="italic"))
     arguments = ", ".join(
         name if default == "required" else f"{name}={default}"
         for name, default in document["arguments"].items()
@@ -115,3 +129,6 @@ def _draw(document: dict[str, Any]) -> None:
                 f" {ends} positions, {still} standing still"
             )
         )
+    figure = document.get("figure")
+    if figure:
+        out.print(Text(f"figure in {figure['file']}: {figure['caption']}"))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from ropewalk.cli.files import require_writable, write
 from ropewalk.cli.output import FINE, NO, console, print_json
 
 DEFAULT_TEXT = "The dog chased another dog"
@@ -34,7 +33,7 @@ def walk(
 ) -> int:
     """Walk from two equal tokens to rotation along n axes: measured, step by step."""
     if out is not None:
-        _require_writable(out)
+        require_writable(out, "walk.html")
     from ropewalk.walk.journey import walk as run
 
     with _progress(quiet=as_json) as tell:
@@ -42,7 +41,7 @@ def walk(
     if out is not None:
         from ropewalk.report.page import render_walk
 
-        _write(out, render_walk(found.as_page()))
+        write(out, render_walk(found.as_page()))
     if as_json:
         print_json(found.as_dict())
     else:
@@ -76,77 +75,6 @@ class _progress:
             self._status.stop()
 
 
-def _require_writable(path: Path) -> None:
-    """Fail before the work, not after it.
-
-    Raises:
-        ValueError: the folder does not exist, or the path is a folder or cannot be written.
-    """
-    if str(path) == "-":
-        raise ValueError("--out - is no file name; write --out walk.html")
-    try:
-        _try_to_write(path)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def _try_to_write(path: Path) -> None:
-    folder = path.parent
-    if not folder.is_dir():
-        what = "is not a folder; choose one" if folder.exists() else "does not exist; create it"
-        raise ValueError(f"--out {path}: {folder} {what} first")
-    if path.is_dir():
-        raise ValueError(f"--out {path} is a folder; name a file in it, such as {path}/walk.html")
-    if _in_place(path):
-        path.open("a").close()
-    else:
-        tempfile.TemporaryFile(dir=folder).close()
-
-
-def _write(path: Path, page: str) -> None:
-    """The page, whole or not at all: written beside and moved into place.
-
-    Raises:
-        ValueError: it cannot be written.
-    """
-    try:
-        _replace(path, page)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def _in_place(path: Path) -> bool:
-    """Links and devices are written through; replacing them would destroy them."""
-    return path.is_symlink() or (path.exists() and not path.is_file())
-
-
-def _unwritable(path: Path, error: OSError) -> ValueError:
-    return ValueError(
-        f"--out {path} cannot be written: {error.strerror or error}; choose another place"
-    )
-
-
-def _replace(path: Path, page: str) -> None:
-    if _in_place(path):
-        path.write_text(page, encoding="utf-8")
-        return
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(page)
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
 def _draw(found: Any, out: Path | None) -> None:
     from rich.padding import Padding
     from rich.text import Text
@@ -166,7 +94,7 @@ def _draw(found: Any, out: Path | None) -> None:
         for remark in step.remarks:
             screen.print(Padding(Text(remark, style="dim"), (0, 0, 0, 3), expand=False))
     screen.print(Text("\nScorecard", style="bold"))
-    screen.print(scorecard(found.scorecard))
+    screen.print(scorecard({"": found.scorecard}))
     if found.race:
         screen.print(Text(f"\n{_race_title(found.race)}", style="bold"))
         screen.print(_race(found.race))

@@ -289,10 +289,6 @@ register(
                 {"linear": False, "bounded": None, "deterministic": False},
                 "drawn at random, then trained; a hidden layer is not linear, and its largest value"
                 " is bounded by the weights but may turn up at any position",
-                {
-                    "gradient": "a step of 1e-4 in a frequency turns position 131071 by 13 radians,"
-                    " so the difference quotient is no derivative there"
-                },
                 when=lambda config: bool(config.get("learned")),
             ),
         },
