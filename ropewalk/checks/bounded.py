@@ -5,7 +5,8 @@ r"""bounded: what the encoding adds or multiplies does not grow with position.
 |c(p)| is the largest lane of an additive code, the largest singular value of a rotary T(p), the
 largest bias of any head at offset p. Positions to 2³¹ are sampled: both ends, powers of two and
 their neighbours, and random ones of every size. A contextual bias is asked in sequences of 8192
-tokens against 1024. Null for finite tables, which end before they can grow.
+tokens against 1024. Null for finite tables, which end before they can grow; a rotary encoding or a
+bias whose positions end for want of range is measured up to there.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def bounded_error(encoding: Encoding) -> Measurement:
     if isinstance(encoding, Contextual):
         return _ratio(_read(encoding, 1024), _read(encoding, NEAR), "sequences of 8192 tokens")
     far = reach(encoding)
-    if far.ends:
+    if far.ends and (isinstance(encoding, Additive) or far.count <= NEAR):
         return not_applicable("a finite table")
     extent = min(FAR, far.count)
     near = largest(encoding, min(NEAR, extent))
