@@ -116,7 +116,7 @@ class Variant:
     """Configurations of an encoding with claims, and waivers, of their own.
 
     ``config`` is one such configuration, as changes. Without ``when`` it is the only one; with it,
-    those for which ``when(config)`` is true.
+    those for which ``when(config)`` is true. A waiver without a reason lifts one of the entry.
     """
 
     config: Mapping[str, Any]

@@ -9,5 +9,16 @@ from ropewalk.positions.builders import (
     segments,
     text,
 )
+from ropewalk.positions.hierarchy import levels, levels_of
 
-__all__ = ["fixed", "grid", "left_padded", "mask_segments", "packed", "segments", "text"]
+__all__ = [
+    "fixed",
+    "grid",
+    "left_padded",
+    "levels",
+    "levels_of",
+    "mask_segments",
+    "packed",
+    "segments",
+    "text",
+]

@@ -149,5 +149,4 @@ class PurityLaws(Case):
             seen.apply(one, positions),
             seen.apply([x.contiguous() for x in one], positions),
             "expanded inputs",
-            exact=True,
         )

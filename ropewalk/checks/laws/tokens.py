@@ -137,5 +137,6 @@ class TokenLaws(Case):
             deep = seen.raw([x[None] for x in inputs], line)
             for name, y in batch.items():
                 rowed = y.dim() == seen.rank(name)
-                equal(flat[name], y[0] if rowed else y, f"{name} without a batch dimension")
-                equal(deep[name], y[None] if rowed else y, f"{name} with two of them")
+                one, two = (y[0], y[None]) if rowed else (y, y)
+                equal(flat[name], one, f"{name} without a batch dimension", self.slack)
+                equal(deep[name], two, f"{name} with two of them", self.slack)

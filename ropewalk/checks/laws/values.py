@@ -32,7 +32,7 @@ class ValueLaws(Case):
         positions = seen.scatter(samples)
         outputs = seen.apply(inputs, positions)
         cotangents = {name: like(y, 10 + i) for i, (name, y) in enumerate(outputs.items())}
-        leaves = [*inputs, *(p for p in encoding.parameters() if p.dtype.is_floating_point)]
+        leaves = [*inputs, *(p for p in encoding.parameters() if p.requires_grad)]
 
         def pairing(results: Outputs) -> Tensor:
             return sum((results[n] * c).sum() for n, c in cotangents.items())  # pyright: ignore

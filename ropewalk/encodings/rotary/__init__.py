@@ -2,19 +2,31 @@
 
 from ropewalk.encodings.rotary.axial import AxialRoPE
 from ropewalk.encodings.rotary.cope_clipped import cope_clipped
+from ropewalk.encodings.rotary.fope import FoPE
+from ropewalk.encodings.rotary.hirope import hirope
 from ropewalk.encodings.rotary.hope_chen import hope_chen
+from ropewalk.encodings.rotary.hope_dai import HyperbolicRoPE
+from ropewalk.encodings.rotary.lerope import LeRoPE
 from ropewalk.encodings.rotary.nope import NoPE
 from ropewalk.encodings.rotary.p_rope import p_rope
+from ropewalk.encodings.rotary.pope import PoPE
 from ropewalk.encodings.rotary.resonance import resonance
 from ropewalk.encodings.rotary.rope import RoPE, rope
+from ropewalk.encodings.rotary.rope_pp import ImaginaryRoPE
 from ropewalk.encodings.rotary.xpos import XPos
 
 __all__ = [
     "AxialRoPE",
+    "FoPE",
+    "HyperbolicRoPE",
+    "ImaginaryRoPE",
+    "LeRoPE",
     "NoPE",
+    "PoPE",
     "RoPE",
     "XPos",
     "cope_clipped",
+    "hirope",
     "hope_chen",
     "p_rope",
     "resonance",

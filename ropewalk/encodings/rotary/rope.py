@@ -22,11 +22,11 @@ from torch import Tensor
 
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Rotary, wide_dtype
-from ropewalk.kernels import Steps, rotate, rotate_qk
-from ropewalk.kernels.phases import float_tables
 from ropewalk.encodings.checkpoint import difference
 from ropewalk.encodings.turning import places, turn
 from ropewalk.encodings.usual import Scaling, refuse_both, theta, usual
+from ropewalk.kernels import Steps, rotate, rotate_qk
+from ropewalk.kernels.phases import float_tables
 from ropewalk.spectra import Layout, Spectrum, exact_angle
 from ropewalk.spectra.arguments import check_int
 from ropewalk.spectra.rope_parameters import scaled

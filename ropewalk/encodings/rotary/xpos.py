@@ -14,8 +14,8 @@ beyond that is refused: n·ln 2·512 / ln 3.5 for 2^(±n), n = 14, 126 and 1022.
 k above 4 pass 65,504 a little earlier.
 
 Source: A Length-Extrapolatable Transformer (Sun et al., 2022), §2.2, and the authors' code
-(torchscale) for s and γ. Confirmed: against x-transformers and rotary-embedding-torch with the center where they
-put it (tests/test_catalogue_rotary.py).
+(torchscale) for s and γ. Confirmed: against x-transformers and rotary-embedding-torch with the
+center where they put it (tests/test_catalogue_rotary.py).
 """
 
 from __future__ import annotations
