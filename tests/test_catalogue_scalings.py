@@ -16,7 +16,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 import ropewalk
 from ropewalk import spectra
-from ropewalk.encodings.rotary import RoPE
+from ropewalk.encodings.rotary import RoPE, resonance
 from ropewalk.spectra import Spectrum, geometric
 from ropewalk.spectra.rope_parameters import SCALINGS, scaled
 
@@ -43,8 +43,8 @@ def theirs(
     return inv_freq.double().tolist(), float(factor)
 
 
-def same(found: Spectrum, expected: tuple[list[float], float]) -> None:
-    assert list(found.inv_freq) == pytest.approx(expected[0], rel=CLOSE, abs=0)
+def same(found: Spectrum, expected: tuple[list[float], float], close: float = CLOSE) -> None:
+    assert list(found.inv_freq) == pytest.approx(expected[0], rel=close, abs=0)
     assert found.attention_factor == pytest.approx(expected[1], rel=1e-12)
 
 
@@ -95,7 +95,12 @@ def test_yarn(dim, base, factor, original, truncate, betas, mscales, attention_f
     if attention_factor is not None:
         parameters["attention_factor"] = attention_factor
     ours = RoPE(dim, base, scaling={"rope_type": "yarn", **parameters}).spectrum
-    same(ours, theirs("yarn", dim, base, original, **parameters))
+    low, high = spectra.correction_range(
+        dim, base, original, max(betas), min(betas), truncate=truncate
+    )
+    # their ramp is float32: where it is narrow, a rounded end moves the blend of a pair on it
+    close = CLOSE + 1.2e-7 * factor * dim / (abs(high - low) or 1e-3)
+    same(ours, theirs("yarn", dim, base, original, **parameters), close)
 
 
 def test_yarn_with_equal_betas():
@@ -267,7 +272,7 @@ def test_the_period_is_as_exact_as_stated(dim, position):
 
 
 def test_a_shift_by_the_period_is_the_same_rotation_up_to_the_statement():
-    encoding = ropewalk.make("resonance", head_dim=2)
+    encoding = resonance(head_dim=2)
     x = torch.tensor([[[0.3, -1.2]]], dtype=torch.float64).expand(1, 12, 2)
     turned = encoding.encode_q(x, torch.arange(12))
     assert (turned[:, :6] - turned[:, 6:]).abs().max() < 1e-14
@@ -277,7 +282,7 @@ def test_a_shift_by_the_period_is_the_same_rotation_up_to_the_statement():
 def test_resonance_keeps_what_stands_and_follows_another_scaling():
     assert spectra.resonance(spectra.proportional(16, fraction=0.5)).inv_freq[4:] == (0.0,) * 4
     yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096}
-    after = ropewalk.make("resonance", head_dim=64, scaling=yarn).spectrum
+    after = resonance(head_dim=64, scaling=yarn).spectrum
     before = scaled(geometric(64), yarn)
     assert after.attention_factor == before.attention_factor
     assert [round(2 * math.pi / f) for f in after.inv_freq] == [

@@ -53,7 +53,8 @@ register(
         title="rotary with the lowest frequencies clipped smoothly",
         equation=r"\theta'_c = \theta_c \cdot \tfrac{1}{2}\left(1 + \cos\frac{\pi j}{n - 1}\right),"
         r"\quad j = c - (d/2 - n) \ge 0",
-        source="Li et al. (2026), CoPE: Clipped RoPE as A Scalable Free Lunch for Long Context LLMs",
+        source="Li et al. (2026), CoPE: Clipped RoPE as A Scalable Free Lunch for Long Context "
+        "LLMs",
         config={"head_dim": 64},
         claims=ROTATION_CLAIMS,
         reasons={**ROTATION_REASONS, "decay": "zero-frequency pairs never decay"},

@@ -33,6 +33,7 @@ from torch.nn import functional
 
 from ropewalk.catalog import Spec, register
 from ropewalk.core import Rotary, wide_dtype
+from ropewalk.encodings.literal import turned
 from ropewalk.encodings.rotary.rope import ROTATION_REASONS
 from ropewalk.encodings.turning import places, turn
 from ropewalk.encodings.width import check_dim
@@ -132,18 +133,16 @@ class FoPE(Rotary):
     def reference(self, x: Sequence[float], position: int | Sequence[int]) -> list[float]:
         """One vector of the first KV head by a literal float64 loop."""
         where = position if isinstance(position, int) else position[0]
-        result, lanes = [float(value) for value in x], range(self.head_dim)
-        first, second = (lanes[part] for part in self.spectrum.lanes)
-        angles = [exact_angle(where, f) for f in self.kept]
-        weights = [m.detach()[0].to("cpu", torch.float64) for m in (self.cos_coef, self.sin_coef)]
-        by_cos, by_sin = (m.tolist() for m in weights)
-        for c, (a, b) in enumerate(zip(first, second, strict=True)):
-            cos = sin = 1.0
-            if c < len(self.kept):
-                cos = math.fsum(row[c] * math.cos(t) for row, t in zip(by_cos, angles, strict=True))
-                sin = math.fsum(row[c] * math.sin(t) for row, t in zip(by_sin, angles, strict=True))
-            result[a], result[b] = x[a] * cos - x[b] * sin, x[a] * sin + x[b] * cos
-        return result
+        phases = [exact_angle(where, f) for f in self.kept]
+        stands = [1.0] * (self.spectrum.pairs - len(self.kept))
+        sums = []
+        for function, matrix in ((math.cos, self.cos_coef), (math.sin, self.sin_coef)):
+            columns = zip(*matrix.detach()[0].to("cpu", torch.float64).tolist(), strict=True)
+            values = [function(t) for t in phases]
+            sums.append(
+                [math.fsum(w * v for w, v in zip(c, values, strict=True)) for c in columns] + stands
+            )
+        return turned(x, self.spectrum, zip(*sums, strict=True))
 
     def derive(self, device: torch.device | None) -> dict[str, Tensor]:
         """The int64 steps of the kept frequencies."""

@@ -49,8 +49,8 @@ def hirope(
     own = 2 * (head_dim // 4) if token_dim is None else check_even("token_dim", token_dim)
     if not 0 < own < head_dim:
         raise ValueError(
-            f"token_dim={own} must leave lanes of head_dim={head_dim} for functions, and have some; "
-            "use at least 4 lanes"
+            f"token_dim={own} must leave lanes of head_dim={head_dim} for functions, and have "
+            "some; use at least 4 lanes"
         )
     row = spectrum.inv_freq
     tokens, functions = row[: own // 2], row[own // 2 :]

@@ -5,8 +5,8 @@ r"""LeRoPE: RoPE whose frequencies are learned, one factor per band.
 with p the position, θ_c = base^(−2c/d) in radians per position and s a trained vector of one number
 per pair. At the start it is RoPE, bit for bit.
 
-The angle is p·θ_c by integer phases, exact at any position, plus p·θ_c·(e^s − 1) in float64: what is
-learned is a float and rounds to 1e-16 of that second angle (in float32 on devices that lack
+The angle is p·θ_c by integer phases, exact at any position, plus p·θ_c·(e^s − 1) in float64: what
+is learned is a float and rounds to 1e-16 of that second angle (in float32 on devices that lack
 float64).
 
 Source: known from third-party notes on the scheme of that name only; its paper was not read.
@@ -24,10 +24,11 @@ from torch import Tensor, nn
 
 from ropewalk.catalog import Spec, register
 from ropewalk.core import Rotary, wide_dtype
+from ropewalk.encodings.literal import angles, turned
 from ropewalk.encodings.rotary.rope import ROTATION_CLAIMS, ROTATION_REASONS
 from ropewalk.encodings.turning import places, turn, widest
 from ropewalk.kernels.phases import phase_tables
-from ropewalk.spectra import Layout, exact_angle, geometric
+from ropewalk.spectra import Layout, geometric
 
 
 class LeRoPE(Rotary):
@@ -87,14 +88,14 @@ class LeRoPE(Rotary):
     def reference(self, x: Sequence[float], position: int | Sequence[int]) -> list[float]:
         """One vector turned by a literal float64 loop."""
         where = position if isinstance(position, int) else position[0]
-        result, lanes = [float(value) for value in x], range(self.head_dim)
-        first, second = (lanes[part] for part in self.spectrum.lanes)
         scales = self.log_scale.detach().to("cpu", torch.float64).tolist()
-        for a, b, theta, scale in zip(first, second, self.spectrum.inv_freq, scales, strict=True):
-            angle = exact_angle(where, theta) + where * theta * math.expm1(scale)
-            cos, sin = math.cos(angle), math.sin(angle)
-            result[a], result[b] = x[a] * cos - x[b] * sin, x[a] * sin + x[b] * cos
-        return result
+        learned = [
+            angle + where * theta * math.expm1(scale)
+            for angle, theta, scale in zip(
+                angles(self.spectrum, where), self.spectrum.inv_freq, scales, strict=True
+            )
+        ]
+        return turned(x, self.spectrum, ((math.cos(t), math.sin(t)) for t in learned))
 
     def derive(self, device: torch.device | None) -> dict[str, Tensor]:
         """The int64 steps, and θ in float64 where the device has it."""

@@ -14,7 +14,7 @@ Confirmed: the matrix, element-wise and operator forms agree (tests/test_encodin
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -23,11 +23,12 @@ from torch import Tensor
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Rotary, wide_dtype
 from ropewalk.encodings.checkpoint import difference
+from ropewalk.encodings.literal import angles, lane_pairs, turned
 from ropewalk.encodings.turning import places, turn
 from ropewalk.encodings.usual import Scaling, refuse_both, theta, usual
 from ropewalk.kernels import Steps, rotate, rotate_qk
 from ropewalk.kernels.phases import float_tables
-from ropewalk.spectra import Layout, Spectrum, exact_angle
+from ropewalk.spectra import Layout, Spectrum
 from ropewalk.spectra.arguments import check_int
 from ropewalk.spectra.rope_parameters import scaled
 
@@ -87,7 +88,7 @@ class RoPE(Rotary):
             spectrum = usual(spectrum, base, axes, layout or "half", rotary_dim, single)
         spectrum = scaled(spectrum, scaling)
         self.spectrum = spectrum if length is None else spectrum.for_length(length)
-        self.phases = phases
+        self.phases: Phases = phases
         self.register_derived()
 
     @classmethod
@@ -197,31 +198,20 @@ class RoPE(Rotary):
     def matrix(self, position: int | Sequence[int]) -> Tensor:
         """The rotation at ``position`` as a float64 matrix ``[head_dim, head_dim]``."""
         matrix = torch.eye(self.head_dim, dtype=torch.float64)
-        for a, b, cos, sin in self._turns(position):
+        turns = zip(lane_pairs(self.spectrum), self._turns(position), strict=True)
+        for (a, b), (cos, sin) in turns:
             matrix[a, a] = matrix[b, b] = cos
             matrix[a, b], matrix[b, a] = -sin, sin
         return matrix
 
     def reference(self, x: Sequence[float], position: int | Sequence[int]) -> list[float]:
         """One head vector rotated by a literal float64 loop with exactly reduced angles."""
-        result = [float(value) for value in x]
-        for a, b, cos, sin in self._turns(position):
-            result[a], result[b] = x[a] * cos - x[b] * sin, x[a] * sin + x[b] * cos
-        return result
+        return turned(x, self.spectrum, self._turns(position))
 
-    def _turns(self, position: int | Sequence[int]) -> Iterator[tuple[int, int, float, float]]:
-        """Both lanes, cos and sin of each pair at ``position`` (of the first head's spectrum)."""
-        where = (position,) if isinstance(position, int) else tuple(position)
-        spectrum = self.spectrum
-        first, second = spectrum.lanes
-        lanes = range(spectrum.head_dim)
-        for pair, (a, b) in enumerate(zip(lanes[first], lanes[second], strict=True)):
-            angle = math.fsum(
-                exact_angle(p, row[pair], spectrum.unit)
-                for p, row in zip(where, spectrum.matrices[0], strict=True)
-            )
-            factor = spectrum.attention_factor
-            yield a, b, math.cos(angle) * factor, math.sin(angle) * factor
+    def _turns(self, position: int | Sequence[int]) -> list[tuple[float, float]]:
+        factor = self.spectrum.attention_factor
+        found = angles(self.spectrum, position)
+        return [(math.cos(t) * factor, math.sin(t) * factor) for t in found]
 
     def derive(self, device: torch.device | None) -> dict[str, Tensor]:
         """What positions are multiplied with: int64 steps, or float32 frequencies."""
@@ -307,7 +297,7 @@ ROTATION_REASONS = {
 
 _LENGTH = {"original_max_position_embeddings": 4096}
 _SPIRAL = tuple(1.0 + c / 4 for c in range(32))
-SCALINGS: dict[str, tuple[dict[str, Any], str]] = {
+SCALED: dict[str, tuple[dict[str, Any], str]] = {
     "linear": ({"scaling": {"rope_type": "linear", "factor": 4.0}}, ""),
     "NTK": ({"scaling": {"rope_type": "ntk", "factor": 4.0}}, ""),
     "dynamic NTK, pinned": (
@@ -371,7 +361,7 @@ register(
             "interleaved": Variant({"layout": "interleaved"}),
             **{
                 name: Variant(change, {"linear": True, "relative": True, "norm": True}, why)
-                for name, (change, why) in SCALINGS.items()
+                for name, (change, why) in SCALED.items()
             },
         },
     )

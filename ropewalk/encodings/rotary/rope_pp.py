@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.catalog import Spec, register
+from ropewalk.encodings.literal import turned
 from ropewalk.encodings.rotary.rope import ROTATION_CLAIMS, ROTATION_REASONS, RoPE
 from ropewalk.kernels.lanes import join
 from ropewalk.kernels.rotate import spectrum_lanes
@@ -90,11 +91,8 @@ class ImaginaryRoPE(RoPE):
 
     def reference(self, x: Sequence[float], position: int | Sequence[int]) -> list[float]:
         """One vector transformed as q: a quarter turn back, then the literal rotation."""
-        turned, lanes = [float(value) for value in x], range(self.head_dim)
-        first, second = (lanes[part] for part in self.spectrum.lanes)
-        for a, b in zip(first, second, strict=True):
-            turned[a], turned[b] = x[b], -x[a]
-        return super().reference(turned, position)
+        behind = turned(x, self.spectrum, [(0.0, -1.0)] * self.spectrum.pairs)
+        return super().reference(behind, position)
 
     def reference_k(self, x: Sequence[float], position: int | Sequence[int]) -> list[float]:
         """One vector transformed as k: the literal rotation."""

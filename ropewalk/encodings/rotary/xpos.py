@@ -28,10 +28,11 @@ from torch import Tensor
 
 from ropewalk.catalog import Spec, register
 from ropewalk.core import Rotary, wide_dtype
+from ropewalk.encodings.literal import angles, turned
 from ropewalk.encodings.range import farthest, from_center
 from ropewalk.encodings.turning import places, turn, widest
 from ropewalk.kernels.phases import phase_tables
-from ropewalk.spectra import Layout, exact_angle, geometric
+from ropewalk.spectra import Layout, geometric
 from ropewalk.spectra.arguments import check_int, check_number
 
 
@@ -130,14 +131,10 @@ class XPos(Rotary):
 
     def _literal(self, x: Sequence[float], position: int | Sequence[int], sign: int) -> list[float]:
         where = position if isinstance(position, int) else position[0]
-        lanes, result = range(self.head_dim), [float(value) for value in x]
-        first, second = (lanes[part] for part in self.spectrum.lanes)
-        for a, b, theta, zeta in zip(first, second, self.spectrum.inv_freq, self.zeta, strict=True):
-            angle = exact_angle(where, theta)
-            size = zeta ** (sign * (where - self.center) / self.scale_base)
-            cos, sin = math.cos(angle) * size, math.sin(angle) * size
-            result[a], result[b] = x[a] * cos - x[b] * sin, x[a] * sin + x[b] * cos
-        return result
+        power = sign * (where - self.center) / self.scale_base
+        sizes = [zeta**power for zeta in self.zeta]
+        found = zip(angles(self.spectrum, where), sizes, strict=True)
+        return turned(x, self.spectrum, ((math.cos(t) * r, math.sin(t) * r) for t, r in found))
 
     def derive(self, device: torch.device | None) -> dict[str, Tensor]:
         """The int64 steps, and ln ζ / s in float64 where the device has it."""
