@@ -75,6 +75,12 @@ EDGES: Mapping[str, tuple[dict[str, Any], ...]] = {
         {"head_dim": 10, "assignment": (1, 0, 1, 1, 0), "layout": "interleaved"},
         {"head_dim": 8, "coordinates": "normalised", "scale": (2 * math.pi, 1.0)},
     ),
+    "mrope": (
+        {"head_dim": 16, "rotary_dim": 12, "order": "alternating", "layout": "interleaved"},
+        {"head_dim": 6, "sections": (1, 1, 1), "order": "interleaved", "unit": 2.0**-20},
+    ),
+    "tm_rope": ({"head_dim": 8, "order": "interleaved"},),
+    "video_rope": ({"head_dim": 10, "sections": (2, 2, 1)}, {"head_dim": 6}),
     "alibi": ({"heads": 12}, {"heads": 1}),
 }
 

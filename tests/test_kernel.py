@@ -149,13 +149,14 @@ def test_given_tables_and_their_gradients():
 
 
 @needs_kernel
-def test_only_positions_and_steps_are_kept_for_backward():
+@pytest.mark.parametrize(("positions", "numbers"), [(None, 16), (torch.arange(64), 64 + 16)])
+def test_only_positions_and_steps_are_kept_for_backward(positions, numbers):
     x = drawn((1, 4, 64, 32), torch.float32).requires_grad_()
     kept: list[Tensor] = []
     with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
-        ropewalk.rotate(x, None, geometric(32))
+        ropewalk.rotate(x, positions, geometric(32))
     assert all(t.dtype == torch.int64 for t in kept)
-    assert sum(t.numel() for t in kept) == 64 + 16
+    assert sum(t.numel() for t in kept) == numbers
 
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:

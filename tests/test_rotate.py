@@ -436,6 +436,24 @@ def test_rotate_by_takes_a_table_a_head():
     torch.testing.assert_close(rotate_by(x, cos, sin), rotate(x, None, spectrum))
 
 
+@pytest.mark.parametrize("watched", ["nothing", "x", "tables"])
+@pytest.mark.parametrize("sin_dtype", [torch.float32, torch.float64])
+def test_batched_tables_belong_to_the_last_batch_dimension(watched, sin_dtype):
+    """x ``[3, 3, heads, tokens, lanes]``, tables ``[3, tokens, pairs]``: one row at a time."""
+    x = drawn(3, 3, 2, 5, 8, dtype=torch.float32, seed=1)
+    angles = drawn(3, 5, 4, dtype=torch.float32, seed=2)
+
+    def turn_row(a: int, b: int) -> Tensor:
+        return rotate_by(x[a, b], angles[b].cos(), angles[b].sin())
+
+    rows = [[turn_row(a, b) for b in range(3)] for a in range(3)]
+    expected = torch.stack([torch.stack(row) for row in rows])
+    cos, sin = angles.cos(), angles.sin().to(sin_dtype)
+    if watched != "nothing":
+        (x if watched == "x" else cos).requires_grad_()
+    torch.testing.assert_close(rotate_by(x, cos, sin), expected)
+
+
 def test_rotate_by_keeps_the_dtype_and_computes_wide():
     cos, sin = FULL.tables(torch.arange(TOKENS) + 100)
     for dtype in (torch.bfloat16, torch.float16):

@@ -10,7 +10,7 @@ from ropewalk.configs.reader import Reader, whole
 from ropewalk.configs.turned import Rotation
 from ropewalk.configs.value import CLASS_DEFAULT, Value
 from ropewalk.spectra.geometric import powers
-from ropewalk.spectra.sections import blocks, interleaved
+from ropewalk.spectra.sections import alternating, blocks, interleaved
 
 SECTION_KEYS = ("mrope_section", "xdrope_section", "rope_section")
 
@@ -79,13 +79,7 @@ def _ordered(reader: Reader, own: Parameters, sizes: list[int]) -> str:
     if own.get("xdrope_section") is not None or len(sizes) == 4:
         return blocks(sizes, "PWHT")
     if order == "ernie" and len(sizes) == 3:
-        height, width, time = sizes
-        return (
-            "HW" * min(height, width)
-            + "H" * (height - width)
-            + "W" * (width - height)
-            + ("T" * time)
-        )
+        return alternating(sizes)
     return interleaved(sizes) if order == "interleaved" else blocks(sizes)
 
 

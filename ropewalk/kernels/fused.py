@@ -97,7 +97,7 @@ def _steps(spectrum: Spectrum, device: torch.device) -> Tensor:
         return Steps.of(spectrum, device).tensor
 
 
-def _rotation(
+def rotation(
     x: Tensor, positions: Any, offset: object, spectrum: Any, inverse: object
 ) -> tuple[Tensor | None, int, Tensor, float, int] | None:
     """What the kernel wants to know beside tensors, or None where it needs converting first."""
@@ -136,7 +136,7 @@ def one(
     if ops is None:
         return None
     try:
-        how = _rotation(x, positions, offset, spectrum, inverse)
+        how = rotation(x, positions, offset, spectrum, inverse)
         if how is None:
             return None
         result = fresh(ops, x) if out is None else out
@@ -160,7 +160,7 @@ def two(
     if ops is None:
         return None
     try:
-        how = _rotation(q, positions, offset, spectrum, inverse)
+        how = rotation(q, positions, offset, spectrum, inverse)
         if how is None:
             return None
         if in_place:

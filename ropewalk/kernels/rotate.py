@@ -18,7 +18,7 @@ from ropewalk.kernels.arguments import (
     require_changeable,
     require_tensor,
 )
-from ropewalk.kernels.derivatives import Rotate
+from ropewalk.kernels.derivatives import watched
 from ropewalk.kernels.kinds import ordinary
 from ropewalk.kernels.phases import tables
 from ropewalk.kernels.plain import broadcast_shape, broadcast_tables, compute_dtype, turn
@@ -26,7 +26,6 @@ from ropewalk.kernels.sharded import is_distributed, rotate_shards
 from ropewalk.kernels.steps import Steps
 from ropewalk.positions.contract import token_positions
 from ropewalk.spectra import Spectrum
-from ropewalk.spectra.lanes import Turn
 
 
 def rotate(
@@ -58,6 +57,8 @@ def rotate(
     Source: RoFormer (Su et al., 2021), equation 34.
     """
     turned = fused.one(x, positions, spectrum, inverse, offset, out)
+    if turned is None and out is None:
+        turned = watched(x, positions, spectrum, inverse, offset)
     if turned is not None:
         return turned
     require_tensor(x)
@@ -73,11 +74,10 @@ def rotate(
     turned = fused.one(x, where, steps, inverse, None, out)
     if turned is not None:
         return turned
-    how = _how(x, where, steps, inverse) if out is None else None
-    if how is not None:
-        return Rotate.apply(x, *how, False)
-    turned = _plainly(x, where, steps, inverse)
-    return turned if out is None else out.copy_(turned)
+    if out is not None:
+        return out.copy_(_plainly(x, where, steps, inverse))
+    turned = watched(x, where, steps, inverse, None)
+    return _plainly(x, where, steps, inverse) if turned is None else turned
 
 
 def _checked(
@@ -139,18 +139,6 @@ def _plainly(x: Tensor, where: Tensor, steps: Steps, inverse: bool) -> Tensor:
     return turn(x, cosine, sine, steps.spectrum.lanes)
 
 
-def _how(
-    x: Tensor, where: Tensor, steps: Steps, inverse: bool
-) -> tuple[Tensor, Tensor, Turn] | None:
-    """What the kernel's derivatives keep, or None where the kernel cannot take x."""
-    if fused.ops_for(x) is None or x.dim() > fused.MOST_DIMS or not fused.needs_derivative(x):
-        return None
-    if where.device != steps.tensor.device or not ordinary(where, steps.tensor):
-        return None
-    kept = tuple(t.clone() if t.is_inference() else t for t in (where, steps.tensor))
-    return kept[0], kept[1].contiguous(), steps.spectrum.turns[inverse]
-
-
 def rotate_(
     x: Tensor,
     positions: Tensor | None,
@@ -173,9 +161,10 @@ def rotate_(
         return rotate(x, positions, spectrum, inverse=inverse, offset=offset, out=x)
     steps, where = _checked(x, positions, spectrum, inverse, offset)
     require_changeable(x)
-    how = None if fused.forward_mode() else _how(x, where, steps, inverse)
-    if how is not None:
-        return Rotate.apply(x, *how, True)
+    if not fused.forward_mode():
+        turned = watched(x, where, steps, inverse, None, in_place=True)
+        if turned is not None:
+            return turned
     return x.copy_(_plainly(x, where, steps, inverse))
 
 

@@ -19,7 +19,7 @@ from ropewalk.kernels.arguments import (
     require_changeable,
     require_tensor,
 )
-from ropewalk.kernels.derivatives import RotateBy
+from ropewalk.kernels.derivatives import watched_by
 from ropewalk.kernels.kinds import ordinary
 from ropewalk.kernels.plain import broadcast_tables, compute_dtype, turn
 from ropewalk.kernels.sharded import is_distributed, rotate_shards_by
@@ -74,6 +74,8 @@ def rotate_by(
     if inverse is False and isinstance(sin, Tensor) and not torch.compiler.is_compiling():
         lanes = _lanes(x, cos, layout, lane_offset, pairing)
         turned = None if lanes is None else fused.one_by(x, cos, sin, lanes, out)
+        if turned is None and lanes is not None and out is None:
+            turned = watched_by(x, cos, sin, lanes)
         if turned is not None:
             return turned
     return _carefully(x, cos, sin, layout, lane_offset, pairing or "standard", inverse, out)
@@ -107,7 +109,7 @@ def _carefully(
     if cos.dim() == x.dim():
         _require_broadcast(cos, x)
     else:
-        cos, sin = broadcast_tables(cos, x), broadcast_tables(sin, x)
+        cos, sin = (_as_full(broadcast_tables(t, x), x) for t in (cos, sin))
     if inverse:
         cos, sin = cos.to(wide), sin.to(wide)
         square = cos * cos + sin * sin
@@ -118,21 +120,15 @@ def _carefully(
     turned = fused.one_by(x, cos, sin, number(lanes), out)
     if turned is not None:
         return turned
-    if out is None and _differentiable(x, cos, sin):
-        kept = (t.clone() if t.is_inference() else t for t in (cos, sin))
-        return RotateBy.apply(x, *kept, number(lanes))
-    turned = turn(x, cos, sin, lanes)
-    return turned if out is None else out.copy_(turned)
+    if out is None:
+        turned = watched_by(x, cos, sin, number(lanes))
+        return turn(x, cos, sin, lanes) if turned is None else turned
+    return out.copy_(turn(x, cos, sin, lanes))
 
 
-def _differentiable(x: Tensor, cos: Tensor, sin: Tensor) -> bool:
-    """Whether a derivative is wanted, and the kernel takes all three."""
-    all_three = (x, cos, sin)
-    return (
-        all(fused.ops_for(t) is not None for t in all_three)
-        and any(fused.needs_derivative(t) for t in all_three)
-        and x.dim() <= fused.MOST_DIMS
-    )
+def _as_full(table: Tensor, x: Tensor) -> Tensor:
+    """Tables with a head dimension with as many dimensions as x: what the kernel knows them by."""
+    return table if table.dim() == 2 else table[(None,) * (x.dim() - table.dim())]
 
 
 def rotate_qk_by(

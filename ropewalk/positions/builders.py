@@ -73,32 +73,46 @@ def _boundaries(cu_seqlens: Tensor | Sequence[int]) -> Tensor:
     return ends
 
 
-def packed(cu_seqlens: Tensor | Sequence[int]) -> Tensor:
+def packed(cu_seqlens: Tensor | Sequence[int], tokens: int | None = None) -> Tensor:
     """Positions of sequences laid end to end, restarting at 0 in each.
 
     Args:
         cu_seqlens: cumulative lengths with a leading 0, ``[sequences + 1]``; lengths [5, 4] are
             ``[0, 5, 9]``.
+        tokens: of the whole line, padding at its end included; ``cu_seqlens[-1]`` if None.
 
     Returns:
-        int64 ``[cu_seqlens[-1]]``.
+        int64 ``[tokens]``, 1 at padding (a valid row of every table).
 
     Raises:
-        TypeError, ValueError: not integers, no leading 0, or falling.
+        TypeError, ValueError: not integers, no leading 0, falling, or beyond tokens.
     """
     ends = _boundaries(cu_seqlens)
     lengths = ends.diff()
     starts = torch.repeat_interleave(ends[:-1], lengths)
-    return torch.arange(int(ends[-1]), device=ends.device) - starts
+    places = torch.arange(int(ends[-1]), device=ends.device) - starts
+    return _padded(places, tokens, 1)
 
 
-def segments(cu_seqlens: Tensor | Sequence[int]) -> Tensor:
+def segments(cu_seqlens: Tensor | Sequence[int], tokens: int | None = None) -> Tensor:
     """The index of the sequence that each packed token belongs to, for ``attend(segments=…)``.
 
-    Arguments and errors as in :func:`packed`; returns int64 ``[cu_seqlens[-1]]``.
+    Arguments and errors as in :func:`packed`; returns int64 ``[tokens]``, −1 at padding.
     """
     lengths = _boundaries(cu_seqlens).diff()
-    return torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
+    owners = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
+    return _padded(owners, tokens, -1)
+
+
+def _padded(line: Tensor, tokens: int | None, value: int) -> Tensor:
+    if tokens is None:
+        return line
+    if _count("tokens", tokens) < len(line):
+        raise ValueError(
+            f"tokens={tokens} is less than the {len(line)} tokens of cu_seqlens; it counts them "
+            "and the padding after them"
+        )
+    return torch.cat((line, line.new_full((tokens - len(line),), value)))
 
 
 def left_padded(mask: Tensor) -> Tensor:

@@ -19,6 +19,8 @@ from ropewalk.spectra.ntk_by_parts import correction_range, ntk_by_parts
 from ropewalk.spectra.proportional import fastest, proportional
 from ropewalk.spectra.resonance import resonance, wavelength
 from ropewalk.spectra.sections import along
+from ropewalk.spectra.proportional import proportional
+from ropewalk.spectra.sections import along, sectioned
 from ropewalk.spectra.spectrum import Spectrum
 from ropewalk.spectra.turns import exact_angle, step
 from ropewalk.spectra.yarn import yarn
@@ -47,6 +49,7 @@ __all__ = [
     "ntk_by_parts",
     "proportional",
     "resonance",
+    "sectioned",
     "step",
     "wavelength",
     "yarn",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 from ropewalk.spectra.arguments import check_int
 from ropewalk.spectra.spectrum import Spectrum
@@ -43,6 +44,24 @@ def interleaved(sections: Sequence[int], letters: str = LETTERS) -> str:
     return "".join(owner)
 
 
+def alternating(sections: Sequence[int]) -> str:
+    """The axis of each pair where H and W take turns and T comes last: [2, 2, 1] → ``"HWHWT"``.
+
+    Sections are H, W, T. Where H and W differ, what is left of the longer follows their turns.
+
+    Raises:
+        TypeError, ValueError: not three ints ≥ 0.
+
+    Source: ERNIE-4.5-VL (Baidu, 2025); VideoRoPE (Wei et al., 2025), §4.
+    """
+    sizes = _sizes(sections, LETTERS)
+    if len(sizes) != 3:
+        raise ValueError(f"sections={list(sections)} must be three: height, width, time")
+    height, width, time = sizes
+    both = min(height, width)
+    return "HW" * both + "H" * (height - both) + "W" * (width - both) + "T" * time
+
+
 def along(spectrum: Spectrum, axes: str, letters: str = LETTERS) -> Spectrum:
     """A one-axis spectrum with each pair turning along its own axis only.
 
@@ -64,6 +83,72 @@ def along(spectrum: Spectrum, axes: str, letters: str = LETTERS) -> Spectrum:
     rows = tuple(
         tuple(f if own == letter else 0.0 for own, f in zip(axes, row, strict=True))
         for letter in letters[:count]
+    )
+    return spectrum.replace(freqs=rows)
+
+
+Order = Literal["blocks", "interleaved", "alternating"]
+ORDERS: Mapping[Order, Callable[[Sequence[int]], str]] = {
+    "blocks": blocks,
+    "interleaved": interleaved,
+    "alternating": alternating,
+}
+"""How sections become an axis for each pair."""
+
+
+def usual_sections(pairs: int, order: Order = "blocks") -> tuple[int, int, int]:
+    """Sections in the proportion of the models that use an order.
+
+    64 pairs give [16, 24, 24] (Qwen2-VL), [24, 20, 20] interleaved (Qwen3-VL) and [22, 22, 20]
+    alternating (ERNIE-4.5-VL).
+
+    Raises:
+        ValueError: fewer than three pairs.
+    """
+    if pairs < 3:
+        raise ValueError(f"{pairs} pairs cannot serve three axes; use a wider head or rotary_dim")
+    if order == "alternating":
+        each = max(1, 11 * pairs // 32)
+        return each, each, pairs - 2 * each
+    each = max(1, (3 * pairs // 8) if order == "blocks" else (5 * pairs // 16))
+    return pairs - 2 * each, each, each
+
+
+def sectioned(spectrum: Spectrum, sections: Sequence[int], order: Order = "blocks") -> Spectrum:
+    """A one-axis spectrum as one of three axes, time, height and width, by sections.
+
+    Args:
+        spectrum: one axis.
+        sections: pairs of each axis: T, H, W; for ``"alternating"`` H, W, T. One may be 0.
+        order: ``"blocks"``, ``"interleaved"`` or ``"alternating"``.
+
+    Returns:
+        axes T, H, W whatever the order; the frequencies stay with their pairs, so positions that
+        are equal on all axes turn as with ``spectrum``.
+
+    Raises:
+        TypeError, ValueError: sections are not three ints ≥ 0 that sum to the pairs; an unknown
+            order; sections that cannot be interleaved.
+    """
+    if order not in ORDERS:
+        raise ValueError(f"order={order!r} is unknown; use one of {tuple(ORDERS)}")
+    sizes, pairs = _sizes(sections, LETTERS), spectrum.pairs
+    if len(sizes) != 3 or sum(sizes) != pairs:
+        raise ValueError(
+            f"sections={sizes} sum to {sum(sizes)}; the spectrum has {pairs} pairs: use three that "
+            f"sum to {pairs}, such as {list(usual_sections(pairs, order))}"
+        )
+    owners = ORDERS[order](sizes)
+    meant = sizes[1:] + sizes[:1] if order != "alternating" else sizes
+    if [owners.count(letter) for letter in "HWT"] != meant:
+        raise ValueError(
+            f"sections={sizes} cannot be interleaved: height owns every third pair from 1, width "
+            "from 2, so neither may outnumber time; use such as "
+            f"{list(usual_sections(pairs, order))}, or order='blocks'"
+        )
+    rows = tuple(
+        tuple(f if own == letter else 0.0 for own, f in zip(owners, spectrum.inv_freq, strict=True))
+        for letter in "THW"
     )
     return spectrum.replace(freqs=rows)
 

@@ -8,6 +8,7 @@ from ropewalk.encodings.rotary.hope_chen import hope_chen
 from ropewalk.encodings.rotary.hope_dai import HyperbolicRoPE
 from ropewalk.encodings.rotary.lerope import LeRoPE
 from ropewalk.encodings.rotary.nope import NoPE
+from ropewalk.encodings.rotary.mrope import mrope
 from ropewalk.encodings.rotary.p_rope import p_rope
 from ropewalk.encodings.rotary.pope import PoPE
 from ropewalk.encodings.rotary.resonance import resonance
@@ -32,3 +33,7 @@ __all__ = [
     "resonance",
     "rope",
 ]
+from ropewalk.encodings.rotary.tm_rope import TMRoPE
+from ropewalk.encodings.rotary.video_rope import VideoRoPE
+
+__all__ = ["AxialRoPE", "RoPE", "TMRoPE", "VideoRoPE", "mrope", "p_rope", "rope"]
