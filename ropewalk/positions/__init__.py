@@ -9,20 +9,9 @@ from ropewalk.positions.builders import (
     segments,
     text,
 )
-from ropewalk.positions.hierarchy import levels, levels_of
-
-__all__ = [
-    "fixed",
-    "grid",
-    "left_padded",
-    "levels",
-    "levels_of",
-    "mask_segments",
-    "packed",
-    "segments",
-    "text",
 from ropewalk.positions.context_parallel import Shard, context_parallel, restored
 from ropewalk.positions.families import FAMILIES, MODEL_TYPES, Family, family, family_of
+from ropewalk.positions.hierarchy import levels, levels_of
 from ropewalk.positions.multimodal import Placed, Rows, continued, multimodal, multimodal_rows
 from ropewalk.positions.reading import kinds_of, spans_of
 from ropewalk.positions.sequences import boundaries, document_segments, restart_segments
@@ -51,6 +40,8 @@ __all__ = [
     "grid",
     "kinds_of",
     "left_padded",
+    "levels",
+    "levels_of",
     "mask_segments",
     "multimodal",
     "multimodal_rows",

@@ -18,8 +18,6 @@ from ropewalk.spectra.ntk import ntk
 from ropewalk.spectra.ntk_by_parts import correction_range, ntk_by_parts
 from ropewalk.spectra.proportional import fastest, proportional
 from ropewalk.spectra.resonance import resonance, wavelength
-from ropewalk.spectra.sections import along
-from ropewalk.spectra.proportional import proportional
 from ropewalk.spectra.sections import along, sectioned
 from ropewalk.spectra.spectrum import Spectrum
 from ropewalk.spectra.turns import exact_angle, step

@@ -7,13 +7,15 @@ from ropewalk.encodings.rotary.hirope import hirope
 from ropewalk.encodings.rotary.hope_chen import hope_chen
 from ropewalk.encodings.rotary.hope_dai import HyperbolicRoPE
 from ropewalk.encodings.rotary.lerope import LeRoPE
-from ropewalk.encodings.rotary.nope import NoPE
 from ropewalk.encodings.rotary.mrope import mrope
+from ropewalk.encodings.rotary.nope import NoPE
 from ropewalk.encodings.rotary.p_rope import p_rope
 from ropewalk.encodings.rotary.pope import PoPE
 from ropewalk.encodings.rotary.resonance import resonance
 from ropewalk.encodings.rotary.rope import RoPE, rope
 from ropewalk.encodings.rotary.rope_pp import ImaginaryRoPE
+from ropewalk.encodings.rotary.tm_rope import TMRoPE
+from ropewalk.encodings.rotary.video_rope import VideoRoPE
 from ropewalk.encodings.rotary.xpos import XPos
 
 __all__ = [
@@ -25,15 +27,14 @@ __all__ = [
     "NoPE",
     "PoPE",
     "RoPE",
+    "TMRoPE",
+    "VideoRoPE",
     "XPos",
     "cope_clipped",
     "hirope",
     "hope_chen",
+    "mrope",
     "p_rope",
     "resonance",
     "rope",
 ]
-from ropewalk.encodings.rotary.tm_rope import TMRoPE
-from ropewalk.encodings.rotary.video_rope import VideoRoPE
-
-__all__ = ["AxialRoPE", "RoPE", "TMRoPE", "VideoRoPE", "mrope", "p_rope", "rope"]
