@@ -353,7 +353,7 @@ def test_both_heads_stand_side_by_side_and_share_their_keys():
 
 def test_hirope_turns_tokens_and_functions_by_their_own_indices():
     encoding = hirope(head_dim=8)
-    places = ropewalk.positions.levels([0, 3, 5, 9])
+    places = ropewalk.positions.two_levels([0, 3, 5, 9])
     x = random(1, 9, 8, seed=31)
     found = encoding.encode_q(x, places)
     for t, (token, function) in enumerate(places.tolist()):
@@ -367,7 +367,7 @@ def test_hirope_turns_tokens_and_functions_by_their_own_indices():
 
 def test_hirope_in_one_function_is_rope_of_its_fast_pairs():
     x, encoding = random(1, 6, 8, seed=32), hirope(head_dim=8)
-    found = encoding.encode_q(x, ropewalk.positions.levels([0, 6]))
+    found = encoding.encode_q(x, ropewalk.positions.two_levels([0, 6]))
     plain = RoPE(8).encode_q(x)
     assert torch.equal(found[..., [0, 1, 4, 5]], plain[..., [0, 1, 4, 5]])
     assert torch.equal(found[..., [2, 3, 6, 7]], x[..., [2, 3, 6, 7]])
@@ -375,15 +375,15 @@ def test_hirope_in_one_function_is_rope_of_its_fast_pairs():
 
 def test_levels_of_marks_and_of_lengths_agree():
     starts = torch.tensor([[1, 0, 0, 1, 0, 1], [0, 1, 0, 0, 0, 0]], dtype=torch.bool)
-    found = ropewalk.positions.levels_of(starts)
-    assert torch.equal(found[0], ropewalk.positions.levels([0, 3, 5, 6]))
-    assert torch.equal(found[1], ropewalk.positions.levels([0, 1, 6]))
-    assert ropewalk.positions.levels_of(starts[:, :0]).shape == (2, 0, 2)
-    assert ropewalk.positions.levels([0]).shape == (0, 2)
+    found = ropewalk.positions.two_levels_of(starts)
+    assert torch.equal(found[0], ropewalk.positions.two_levels([0, 3, 5, 6]))
+    assert torch.equal(found[1], ropewalk.positions.two_levels([0, 1, 6]))
+    assert ropewalk.positions.two_levels_of(starts[:, :0]).shape == (2, 0, 2)
+    assert ropewalk.positions.two_levels([0]).shape == (0, 2)
     with pytest.raises(TypeError, match="starts must be a boolean tensor"):
-        ropewalk.positions.levels_of(torch.tensor([1, 0]))
+        ropewalk.positions.two_levels_of(torch.tensor([1, 0]))
     with pytest.raises(ValueError, match="must start at 0"):
-        ropewalk.positions.levels([1, 2])
+        ropewalk.positions.two_levels([1, 2])
     for wrong in (8, 3, 0, -2):
         with pytest.raises(ValueError, match="token_dim="):
             hirope(head_dim=8, token_dim=wrong)

@@ -83,7 +83,7 @@ def _of_codes(encoding: Additive, span: int) -> Measurement:
     worst: list[float] = []
     affine: list[float] = []
     for k in STEPS:
-        given = encoding.shift_matrix(k)
+        given = encoding.shift_matrix(int(probes.asked(encoding, torch.tensor(k))))
         for name, direction in directions(encoding.axes).items():
             exact = given if name == "jointly" else None
             drawn = scattered(max(span - k, 0), 8 * (encoding.dim + 1) + _TESTED, encoding.axes, 20)

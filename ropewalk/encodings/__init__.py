@@ -12,8 +12,9 @@ from types import ModuleType
 
 from ropewalk import catalog
 from ropewalk.encodings import additive, bias, rotary
+from ropewalk.encodings.randomizing import randomized
 
-__all__ = ["additive", "bias", "rotary"]
+__all__ = ["additive", "bias", "randomized", "rotary"]
 
 
 class _Catalogue(ModuleType):

@@ -15,12 +15,13 @@ def lane_pairs(spectrum: Spectrum) -> list[tuple[int, int]]:
     return list(zip(lanes[first], lanes[second], strict=True))
 
 
-def angles(spectrum: Spectrum, position: int | Sequence[int]) -> list[float]:
-    """The angle of each pair at ``position``, exactly reduced; of the first head's spectrum."""
+def angles(spectrum: Spectrum, position: int | Sequence[int], head: int = 0) -> list[float]:
+    """The angle of each pair at ``position``, exactly reduced, in one head of the spectrum."""
+    matrix = spectrum.matrices[0 if spectrum.heads is None else head]
     where = (position,) if isinstance(position, int) else tuple(position)
     return [
         math.fsum(exact_angle(p, f, spectrum.unit) for p, f in zip(where, column, strict=True))
-        for column in zip(*spectrum.matrices[0], strict=True)
+        for column in zip(*matrix, strict=True)
     ]
 
 

@@ -11,9 +11,11 @@ from ropewalk.positions.builders import (
 )
 from ropewalk.positions.context_parallel import Shard, context_parallel, restored
 from ropewalk.positions.families import FAMILIES, MODEL_TYPES, Family, family, family_of
-from ropewalk.positions.hierarchy import levels, levels_of
+from ropewalk.positions.hierarchy import two_levels, two_levels_of
+from ropewalk.positions.levels import bilevel
 from ropewalk.positions.multimodal import Placed, Rows, continued, multimodal, multimodal_rows
 from ropewalk.positions.reading import kinds_of, spans_of
+from ropewalk.positions.sampled import randomized
 from ropewalk.positions.sequences import boundaries, document_segments, restart_segments
 from ropewalk.positions.spans import Audio, AudioVideo, Image, Span, Text, Video, timestamped
 
@@ -30,6 +32,7 @@ __all__ = [
     "Span",
     "Text",
     "Video",
+    "bilevel",
     "boundaries",
     "context_parallel",
     "continued",
@@ -40,16 +43,17 @@ __all__ = [
     "grid",
     "kinds_of",
     "left_padded",
-    "levels",
-    "levels_of",
     "mask_segments",
     "multimodal",
     "multimodal_rows",
     "packed",
+    "randomized",
     "restart_segments",
     "restored",
     "segments",
     "spans_of",
     "text",
     "timestamped",
+    "two_levels",
+    "two_levels_of",
 ]

@@ -10,7 +10,7 @@ from torch import Tensor
 from ropewalk.positions.builders import packed, segments
 
 
-def levels(cu_seqlens: Tensor | Sequence[int]) -> Tensor:
+def two_levels(cu_seqlens: Tensor | Sequence[int]) -> Tensor:
     """(token in its unit, unit) of consecutive tokens, both from 0.
 
     Args:
@@ -24,13 +24,13 @@ def levels(cu_seqlens: Tensor | Sequence[int]) -> Tensor:
         TypeError, ValueError: not integers, no leading 0, or falling.
 
     Example:
-        >>> levels([0, 3, 5]).tolist()
+        >>> two_levels([0, 3, 5]).tolist()
         [[0, 0], [1, 0], [2, 0], [0, 1], [1, 1]]
     """
     return torch.stack((packed(cu_seqlens), segments(cu_seqlens)), dim=-1)
 
 
-def levels_of(starts: Tensor) -> Tensor:
+def two_levels_of(starts: Tensor) -> Tensor:
     """The same from a mark at the first token of every unit, which may lie in rows.
 
     Args:

@@ -9,6 +9,7 @@ from ropewalk.spectra.clipped import clipped
 from ropewalk.spectra.dynamic_ntk import dynamic_ntk
 from ropewalk.spectra.full_turns import full_turns
 from ropewalk.spectra.geometric import geometric
+from ropewalk.spectra.golden import golden
 from ropewalk.spectra.hunyuan_alpha import hunyuan_alpha
 from ropewalk.spectra.lanes import LAYOUTS, PAIRINGS, Layout, Pairing
 from ropewalk.spectra.linear import linear
@@ -39,6 +40,7 @@ __all__ = [
     "fastest",
     "full_turns",
     "geometric",
+    "golden",
     "hunyuan_alpha",
     "linear",
     "llama3",

@@ -28,8 +28,9 @@ def axial(
     head_dim: int,
     base: float = 100.0,
     *,
-    axes: int = 2,
+    axes: int | None = None,
     assignment: Sequence[int] | None = None,
+    axes_dim: Sequence[int] | None = None,
     scale: Sequence[float] | float = 1.0,
     layout: Layout = "half",
     unit: float = 1.0,
@@ -44,8 +45,9 @@ def axial(
     Args:
         head_dim: width of a head, even.
         base: 100 is common for images, 10000 for text.
-        axes: number of position axes.
+        axes: number of position axes; 2 if None, or as many as axes_dim has.
         assignment: the axis of each pair, ``[head_dim/2]``; contiguous equal blocks if None.
+        axes_dim: instead, the lanes of each axis, in contiguous blocks: (16, 56, 56) for Flux.
         scale: multiplies the frequencies, one number or one per axis. Grid-scaled coordinates
             (pretraining size ÷ actual size) and normalised ones enter here.
         layout: how lanes pair.
@@ -57,7 +59,9 @@ def axial(
     Source: RoPE-ViT (Heo et al., 2024), "axial"; DINOv3 (2025) for normalised coordinates.
     """
     pairs = check_even("head_dim", head_dim) // 2
-    check_int("axes", axes, at_least=1)
+    if axes_dim is not None:
+        axes, assignment = _blocks(axes_dim, axes, assignment, head_dim)
+    axes = 2 if axes is None else check_int("axes", axes, at_least=1)
     owner = even_assignment(axes, pairs) if assignment is None else _owners(assignment)
     if len(owner) != pairs:
         raise ValueError(
@@ -75,6 +79,25 @@ def axial(
     columns = [(a, next(ladders[a])) for a in owner]
     rows = tuple(tuple(f if a == axis else 0.0 for a, f in columns) for axis in range(axes))
     return Spectrum(rows, head_dim, layout=layout, unit=unit)
+
+
+def _blocks(
+    axes_dim: Sequence[int], axes: int | None, assignment: Sequence[int] | None, head_dim: int
+) -> tuple[int, tuple[int, ...]]:
+    """Number of axes and the axis of each pair, for blocks of ``axes_dim`` lanes."""
+    if isinstance(axes_dim, str) or not isinstance(axes_dim, Sequence):
+        raise TypeError(f"axes_dim={axes_dim!r} must be a sequence with the lanes of each axis")
+    if assignment is not None:
+        raise ValueError("axes_dim and assignment both say which axis each pair has; give one")
+    sizes = [check_even(f"axes_dim[{axis}]", size) for axis, size in enumerate(axes_dim)]
+    if axes not in (None, len(sizes)):
+        raise ValueError(f"axes_dim={tuple(axes_dim)} has {len(sizes)} axes; axes={axes}")
+    if sum(sizes) != head_dim:
+        raise ValueError(
+            f"axes_dim={tuple(axes_dim)} adds up to {sum(sizes)}; head_dim={head_dim} lanes are "
+            "to be shared out"
+        )
+    return len(sizes), tuple(a for a, size in enumerate(sizes) for _ in range(size // 2))
 
 
 def _owners(assignment: Sequence[int]) -> tuple[int, ...]:

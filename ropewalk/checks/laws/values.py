@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from ropewalk.checks.laws.case import HALVES, Case, equal, law, like, require
-from ropewalk.checks.laws.views import Outputs
+from ropewalk.checks.laws.views import Outputs, View
 
 
 class ValueLaws(Case):
@@ -24,32 +25,45 @@ class ValueLaws(Case):
 
     @law
     def test_gradient(self) -> None:
-        """Backward agrees with the difference quotient of the literal reference."""
+        """Backward agrees with the difference quotient of the literal reference.
+
+        A parameter may multiply the position, so that its quotient means something near 0 only.
+        """
         encoding = self._made().double()
         seen = self._view(encoding)
         samples = [p for p in self._samples(encoding) if abs(p) < 2**18]
+        near = [p for p in samples if abs(p) <= 8]
+        learned = [p for p in encoding.parameters() if p.requires_grad]
+        self._agrees_with_quotients(seen, samples, None, 1e-4)
+        if learned:
+            self._agrees_with_quotients(seen, near, learned, 1e-5)
+
+    def _agrees_with_quotients(
+        self, seen: View, samples: list[int], learned: Sequence[Tensor] | None, length: float
+    ) -> None:
+        """Derivatives of parameters, or else of the inputs, along a random direction each."""
         inputs = [x.requires_grad_() for x in seen.inputs(2, len(samples), torch.float64)]
         positions = seen.scatter(samples)
         outputs = seen.apply(inputs, positions)
         cotangents = {name: like(y, 10 + i) for i, (name, y) in enumerate(outputs.items())}
-        leaves = [*inputs, *(p for p in encoding.parameters() if p.requires_grad)]
 
         def pairing(results: Outputs) -> Tensor:
             return sum((results[n] * c).sum() for n, c in cotangents.items())  # pyright: ignore
 
         total = pairing(outputs)
         if not total.requires_grad:
-            require(not list(encoding.parameters()), "no gradient reaches the parameters")
+            require(not list(seen.encoding.parameters()), "no gradient reaches the parameters")
             require(
                 self._unread(seen), "no gradient reaches the inputs, which the values depend on"
             )
             return
+        leaves = inputs if learned is None else learned
         gradients = torch.autograd.grad(total, leaves, allow_unused=True)
         size = sum(
             float((y.detach().abs() * cotangents[n].abs()).sum()) for n, y in outputs.items()
         )
         for i, (leaf, gradient) in enumerate(zip(leaves, gradients, strict=True)):
-            direction, length = like(leaf, 20 + i), 1e-4
+            direction = like(leaf, 20 + i)
             found = 0.0 if gradient is None else float((gradient * direction).sum())
             with torch.no_grad():
                 kept = leaf.clone()

@@ -4,7 +4,7 @@ r"""Learned: one trained vector per position.
 
 A table of ``length`` rows; a position outside it is an error, never a wrap. ``row_offset`` is the
 row of position 0: 2 for BART and OPT (1026 rows serve 1024 tokens) and for RoBERTa, whose
-padding_idx is 1.
+padding_idx is 1. :meth:`Learned.resized` interpolates the table for another length or grid.
 
 Source: Convolutional Sequence to Sequence Learning (Gehring et al., 2017); BERT (Devlin et al.,
 2018) for the initial standard deviation.
@@ -12,12 +12,16 @@ Source: Convolutional Sequence to Sequence Learning (Gehring et al., 2017); BERT
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Additive, integer_positions
+from ropewalk.encodings.bounds import require_inside
+from ropewalk.encodings.resize import Interpolation, resize_table
 from ropewalk.encodings.width import check_dim, check_floating
 from ropewalk.kernels.opaque import opaque
 
@@ -39,19 +43,13 @@ def _batched(op):
 def _rows(positions: Tensor, row_offset: int, length: int) -> Tensor:
     """positions + row_offset, once all of them are known to be in the table; compiled code too."""
     rows = positions + row_offset
-    if not rows.numel() or rows.is_meta:
-        return rows
-    inside = (positions >= 0) & (positions < length - row_offset)
-    if rows.device.type != "cpu":  # no wait for the device: it stops by itself
-        torch.ops.aten._assert_async.msg(inside.all(), "a position is outside the learned table")
-    elif not bool(inside.all()):
-        outside = int(positions[~inside].reshape(-1)[0])
-        raise ValueError(
-            f"positions hold {outside}, outside this learned table of {length} rows, "
-            f"which serves 0 … {length - row_offset - 1}"
-            + (f" (position 0 is row {row_offset})" if row_offset else "")
-            + "; shorten the text or train a longer table"
-        )
+    require_inside(
+        positions,
+        length - row_offset,
+        f"this learned table of {length} rows",
+        (f" (position 0 is row {row_offset})" if row_offset else "")
+        + "; shorten the text or train a longer table",
+    )
     return rows
 
 
@@ -104,6 +102,46 @@ class Learned(Additive):
     def reset_parameters(self) -> None:
         """Draw new values."""
         nn.init.normal_(self.weight, std=self.std)
+
+    def resized(
+        self,
+        size: int | Sequence[int],
+        *,
+        grid: Sequence[int] | None = None,
+        prefix: int = 0,
+        mode: Interpolation = "cubic",
+        antialias: bool = False,
+        align_corners: bool = False,
+    ) -> Learned:
+        """A table for another length or grid, interpolated from this one, which stays as it is.
+
+        Arguments and errors as in :func:`ropewalk.encodings.resize.resize_table`; ``size`` and
+        ``prefix`` count positions, so the ``row_offset`` rows before them are kept as well.
+
+        Example:
+            >>> vit = Learned(768, 1 + 14 * 14)  # a class token, then a grid
+            >>> vit.resized((16, 16), prefix=1).positions
+            257
+        """
+        weight = resize_table(
+            self.weight.detach(),
+            size,
+            grid=grid,
+            prefix=self.row_offset + prefix,
+            mode=mode,
+            antialias=antialias,
+            align_corners=align_corners,
+        )
+        made = Learned(
+            self.dim,
+            len(weight),
+            row_offset=self.row_offset,
+            std=self.std,
+            device="meta",  # draws nothing
+            dtype=weight.dtype,
+        )
+        made.weight = nn.Parameter(weight, requires_grad=self.weight.requires_grad)
+        return made.train(self.training)
 
     def encode(
         self,

@@ -11,15 +11,33 @@ Diffusion). Odd D has ⌈D/2⌉ sines and ⌊D/2⌋ cosines.
 
 A shift is a rotation that does not depend on p: M_k turns each (sin, cos) by −kθ_i.
 
+With n axes the code is one block of D/n lanes per axis, the first axis first, each the code of its
+coordinate in D/n lanes:
+
+.. math:: E(p_1, …, p_n) = \bigl[\, E_{D/n}(p_1) \;|\; … \;|\; E_{D/n}(p_n) \,\bigr]
+
+On positions ``grid(height, width)`` that is, with two axes,
+
+- ``"sin_cos"``: transformers' ViT-MAE, AIMv2 and RT-DETR, ``[sin y, cos y, sin x, cos x]``. The
+  authors' MAE code names the first half h and fills it with the column: use ``grid(…).flip(-1)``.
+- ``"interleaved"``: DETR, which counts from 1 (``grid(…) + 1``) and mostly scales each side to
+  2π (``fixed`` coordinates and the same ``unit``).
+- timm writes ``[sin y, sin x, cos y, cos x]``: ``"sin_cos"`` with its two middle quarters swapped;
+  its ``interleave_sin_cos=True`` is ``"sin_cos"`` itself.
+
 Phases are 64-bit integers, so codes are exact at any position.
 
-Source: Attention Is All You Need (Vaswani et al., 2017), §3.5; tensor2tensor for s = 1.
+Source: Attention Is All You Need (Vaswani et al., 2017), §3.5; tensor2tensor for s = 1; Masked
+Autoencoders (He et al., 2021) and DETR (Carion et al., 2020) for two axes. Confirmed: against
+transformers' ViT-MAE and DETR, positional-encodings in two and three axes
+(tests/test_catalogue_additive.py); timm 1.0.31 and the authors' MAE code read.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -39,11 +57,20 @@ class Sinusoidal(Additive):
     """Sines and cosines of geometric frequencies.
 
     Args:
-        dim: width of the code, any ≥ 1.
+        dim: width of the code, any ≥ 1; with several axes a multiple of their number.
         base: 10000 in the paper.
         layout: ``"interleaved"``, ``"sin_cos"`` or ``"cos_sin"``.
-        shift: s in the exponent's divisor: 0 for D/2, 1 for ⌊D/2⌋ − 1 (needs dim ≥ 4).
+        shift: s in the exponent's divisor: 0 for D/2, 1 for ⌊D/2⌋ − 1 (needs dim ≥ 4), D being the
+            width of one axis.
         scale: multiplies the code; ``dim ** -0.5`` brings it near embeddings of unit norm.
+        axes: number of position axes; each gets a block of dim/axes lanes.
+        unit: size of one integer position in coordinates, 1.0 for tokens; see
+            :func:`ropewalk.positions.fixed` for fractional ones.
+
+    ``spectrum`` holds the frequencies of one axis, which all of them share.
+
+    Raises:
+        TypeError, ValueError: a value is out of range.
     """
 
     steps: Tensor
@@ -56,23 +83,34 @@ class Sinusoidal(Additive):
         layout: SinusoidalLayout = "interleaved",
         shift: int = 0,
         scale: float = 1.0,
+        axes: int = 1,
+        unit: float = 1.0,
     ) -> None:
         super().__init__()
         self.dim = check_dim(dim)
+        self.axes = check_dim(axes, "axes")
+        if dim % axes:
+            raise ValueError(
+                f"axes={axes} does not divide dim={dim}: each axis gets an equal block of lanes; "
+                f"use dim={dim + -dim % axes}"
+            )
+        self.width = dim // axes
         if layout not in SINUSOIDAL_LAYOUTS:
             raise ValueError(f"layout={layout!r} is unknown; use one of {SINUSOIDAL_LAYOUTS}")
         if shift not in (0, 1):
             raise ValueError(f"shift={shift!r} must be 0 (divisor D/2) or 1 (divisor D/2 − 1)")
-        if shift == 1 and dim < 4:
+        if shift == 1 and self.width < 4:
+            each = f" for each of axes={axes}" if axes > 1 else ""
             raise ValueError(
-                f"shift=1 divides by ⌊D/2⌋ − 1, which dim={dim} makes zero or less; use dim ≥ 4"
+                f"shift=1 divides by ⌊D/2⌋ − 1, which dim={self.width}{each} makes zero or less; "
+                f"use dim ≥ {4 * axes}"
             )
         if not (isinstance(scale, (int, float)) and 0 < scale < math.inf):
             raise ValueError(f"scale={scale!r} must be finite and above 0")
-        pairs = (dim + 1) // 2
-        denominator = dim if shift == 0 else 2 * (dim // 2 - 1)
+        pairs = (self.width + 1) // 2
+        denominator = self.width if shift == 0 else 2 * (self.width // 2 - 1)
         row = powers(check_base(base), pairs, denominator)
-        self.spectrum = Spectrum((row,), 2 * pairs)
+        self.spectrum = Spectrum((row,), 2 * pairs, unit=unit)
         self.layout, self.scale = layout, float(scale)
         self.register_derived()
 
@@ -84,35 +122,48 @@ class Sinusoidal(Additive):
         dtype: torch.dtype = torch.float32,
     ) -> Tensor:
         """``[..., T, dim]``; see the module."""
-        where = integer_positions(positions)
+        where = integer_positions(positions, self.axes)
         wide = wide_dtype(check_floating(dtype))
-        cos, sin = phase_tables(where, self.steps, self.scale, wide)
-        return self._arrange(sin, cos).to(dtype)
+        cos, sin = phase_tables(where, self.steps, self.scale, wide)  # each axis as positions
+        codes = self._arrange(sin, cos).to(dtype)
+        return codes if self.axes == 1 else codes.flatten(-2)
 
     def _arrange(self, sin: Tensor, cos: Tensor) -> Tensor:
-        """Lanes in the order of the layout; with odd dim the last cosine is dropped."""
+        """Lanes of one axis as the layout orders them; of an odd width the last cosine is left."""
         if self.layout == "interleaved":
-            return torch.stack((sin, cos), dim=-1).flatten(-2)[..., : self.dim]
-        cos = cos[..., : self.dim // 2]
+            return torch.stack((sin, cos), dim=-1).flatten(-2)[..., : self.width]
+        cos = cos[..., : self.width // 2]
         return torch.cat((sin, cos) if self.layout == "sin_cos" else (cos, sin), dim=-1)
 
-    def reference(self, position: int, length: int | None = None) -> list[float]:
+    def reference(self, position: int | Sequence[int], length: int | None = None) -> list[float]:
         """The code of one position from exactly reduced angles."""
-        angles = [exact_angle(position, f) for f in self.spectrum.inv_freq]
+        where = (position,) if isinstance(position, int) else tuple(position)
+        return [lane for p in where for lane in self._reference(p)]
+
+    def _reference(self, position: int) -> list[float]:
+        spectrum, width = self.spectrum, self.width
+        angles = [exact_angle(position, f, spectrum.unit) for f in spectrum.inv_freq]
         sines = [self.scale * math.sin(a) for a in angles]
-        cosines = [self.scale * math.cos(a) for a in angles][: self.dim // 2]
+        cosines = [self.scale * math.cos(a) for a in angles][: width // 2]
         if self.layout == "interleaved":
-            return [(cosines if j % 2 else sines)[j // 2] for j in range(self.dim)]
+            return [(cosines if j % 2 else sines)[j // 2] for j in range(width)]
         return sines + cosines if self.layout == "sin_cos" else cosines + sines
 
     def shift_matrix(self, k: int) -> Tensor | None:
-        """M_k, float64 ``[dim, dim]``; None for odd dim, whose last sine has no cosine."""
-        if self.dim % 2:
+        """M_k of k on every axis, float64 ``[dim, dim]``.
+
+        None where an axis has an odd width: its last sine has no cosine.
+        """
+        if self.width % 2:
             return None
-        half = self.dim // 2
-        matrix = torch.zeros(self.dim, self.dim, dtype=torch.float64)
+        return torch.block_diag(*[self._turn(k)] * self.axes)
+
+    def _turn(self, k: int) -> Tensor:
+        """M_k of one axis."""
+        half = self.width // 2
+        matrix = torch.zeros(self.width, self.width, dtype=torch.float64)
         for i, frequency in enumerate(self.spectrum.inv_freq):
-            angle = exact_angle(k, frequency)
+            angle = exact_angle(k, frequency, self.spectrum.unit)
             s, c = {
                 "interleaved": (2 * i, 2 * i + 1),
                 "sin_cos": (i, half + i),
@@ -128,7 +179,13 @@ class Sinusoidal(Additive):
 
     def extra_repr(self) -> str:
         """Shown by ``print(module)``."""
-        return f"dim={self.dim}, layout={self.layout!r}, scale={self.scale}"
+        axes = f", axes={self.axes}" if self.axes > 1 else ""
+        return f"dim={self.dim}, layout={self.layout!r}, scale={self.scale}{axes}"
+
+
+def _width(config: Mapping[str, Any]) -> int:
+    """Lanes of one axis."""
+    return config["dim"] // config.get("axes", 1)
 
 
 register(
@@ -165,13 +222,19 @@ register(
                 {"dim": 5},
                 {"linear": False},
                 "the last sine has no cosine to turn with",
-                when=lambda config: config["dim"] % 2 == 1,
+                when=lambda config: _width(config) % 2 == 1,
             ),
             "width 1": Variant(
                 {"dim": 1},
                 {"unique": False, "linear": False},
                 "one sine comes back to almost every value",
-                when=lambda config: config["dim"] == 1,
+                when=lambda config: _width(config) == 1,
+            ),
+            "two axes": Variant(
+                {"axes": 2, "layout": "sin_cos"},
+                {"axes": False},
+                "E·E depends on vector differences, but not after the projections W_q and W_k",
+                when=lambda config: config.get("axes", 1) > 1,
             ),
         },
     )

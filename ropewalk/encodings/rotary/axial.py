@@ -6,7 +6,19 @@ so the score depends on the vector i − j. The axis a(c) of each pair is explic
 raw indices (Qwen, Pixtral), scaled to the pretraining grid (EVA), or normalised to [−1, 1]
 (DINOv3); the last two are fixed-point integers whose scale enters the frequencies.
 
+As known models have it, with d = head_dim:
+
+- RoPE-ViT: ``(d, 100.0, layout="interleaved")``, x first: columns before rows.
+- Qwen2-VL's and its successors' vision towers: ``(d, 10000.0)``.
+- Pixtral, whose axes share one ladder, even steps for height and odd ones for width:
+  ``(d, 10000.0, scale=(1.0, 10000.0 ** (-2 / d)))``.
+- DINOv3: ``(d, 100.0, coordinates="normalised", scale=2 * math.pi)``.
+- EVA-02: ``(d, 10000.0, coordinates="grid", layout="interleaved")``.
+- Flux: ``(128, 10000.0, axes_dim=(16, 56, 56), layout="interleaved")``.
+
 Source: Rotary Position Embedding for Vision Transformer (Heo et al., 2024), "axial".
+Confirmed: against transformers (Qwen2-VL, Pixtral, DINOv3) and diffusers (Flux), angle by angle
+(tests/test_catalogue_axes.py); by hand, against timm 1.0.31 (EVA, DINOv3).
 """
 
 from __future__ import annotations
@@ -33,10 +45,11 @@ class AxialRoPE(RoPE):
     """RoPE along several axes.
 
     Args:
-        head_dim: width of a head, a multiple of 2·axes unless ``assignment`` is given.
+        head_dim: width of a head, a multiple of 2·axes unless the lanes are shared out otherwise.
         base: 100 is common for images.
-        axes: number of position axes.
+        axes: number of position axes; 2 if None, or as many as axes_dim has.
         assignment: the axis of each pair; equal contiguous blocks if None.
+        axes_dim: instead, the lanes of each axis, in contiguous blocks.
         coordinates: ``"raw"`` integer indices; ``"grid"``, indices times pretraining size ÷ size;
             ``"normalised"``, (2i + 1)/size − 1 in [−1, 1]. The last two take positions from
             :meth:`coordinates_of`, in units of 2⁻²⁰.
@@ -53,8 +66,9 @@ class AxialRoPE(RoPE):
         head_dim: int,
         base: float = 100.0,
         *,
-        axes: int = 2,
+        axes: int | None = None,
         assignment: Sequence[int] | None = None,
+        axes_dim: Sequence[int] | None = None,
         coordinates: Coordinates = "raw",
         scale: Sequence[float] | float = 1.0,
         layout: Layout = "half",
@@ -67,6 +81,7 @@ class AxialRoPE(RoPE):
                 base,
                 axes=axes,
                 assignment=assignment,
+                axes_dim=axes_dim,
                 scale=scale,
                 layout=layout,
                 unit=1.0 if coordinates == "raw" else UNIT,

@@ -35,7 +35,7 @@ from ropewalk.catalog import Spec, register
 from ropewalk.core import Rotary, wide_dtype
 from ropewalk.encodings.literal import turned
 from ropewalk.encodings.rotary.rope import ROTATION_REASONS
-from ropewalk.encodings.turning import places, turn
+from ropewalk.encodings.tables import places, turn
 from ropewalk.encodings.width import check_dim
 from ropewalk.kernels.phases import phase_tables
 from ropewalk.spectra import Layout, Spectrum, exact_angle, full_turns, geometric
@@ -130,14 +130,18 @@ class FoPE(Rotary):
             total = total + table[..., i : i + 1] * matrix[..., i : i + 1, :]
         return functional.pad(total, (0, self.spectrum.pairs - len(self.kept)), value=1.0)
 
-    def reference(self, x: Sequence[float], position: int | Sequence[int]) -> list[float]:
-        """One vector of the first KV head by a literal float64 loop."""
+    def reference(
+        self, x: Sequence[float], position: int | Sequence[int], head: int = 0
+    ) -> list[float]:
+        """One vector of KV head ``head`` by a literal float64 loop."""
         where = position if isinstance(position, int) else position[0]
         phases = [exact_angle(where, f) for f in self.kept]
         stands = [1.0] * (self.spectrum.pairs - len(self.kept))
         sums = []
         for function, matrix in ((math.cos, self.cos_coef), (math.sin, self.sin_coef)):
-            columns = zip(*matrix.detach()[0].to("cpu", torch.float64).tolist(), strict=True)
+            columns = zip(
+                *matrix.detach()[head % self.heads].to("cpu", torch.float64).tolist(), strict=True
+            )
             values = [function(t) for t in phases]
             sums.append(
                 [math.fsum(w * v for w, v in zip(c, values, strict=True)) for c in columns] + stands

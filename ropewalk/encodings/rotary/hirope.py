@@ -6,7 +6,7 @@ r"""HiRoPE: fast pairs turn with the token's place in its function, slow ones wi
 for token i of function j (or of any other unit of a text), with θ_c = base^(−2c/d) in radians per
 position and d_s = d/2 of the lanes given to tokens. Each level meets small numbers only, so a model
 trained on L tokens reads texts of many functions of L tokens. Positions are pairs (i, j);
-:func:`ropewalk.positions.levels` counts them.
+:func:`ropewalk.positions.two_levels` counts them.
 
 Scores are relative on each level: they depend on i − i' and j − j', not on how far apart two tokens
 stand in the text.

@@ -35,7 +35,7 @@ from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Rotary, wide_dtype
 from ropewalk.encodings.literal import lane_pairs
 from ropewalk.encodings.range import farthest, from_center
-from ropewalk.encodings.turning import places, spread, widest
+from ropewalk.encodings.tables import places, spread, widest
 from ropewalk.kernels.lanes import join
 from ropewalk.spectra import Layout, geometric
 from ropewalk.spectra.arguments import check_int, check_number

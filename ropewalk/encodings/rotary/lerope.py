@@ -26,7 +26,7 @@ from ropewalk.catalog import Spec, register
 from ropewalk.core import Rotary, wide_dtype
 from ropewalk.encodings.literal import angles, turned
 from ropewalk.encodings.rotary.rope import ROTATION_CLAIMS, ROTATION_REASONS
-from ropewalk.encodings.turning import places, turn, widest
+from ropewalk.encodings.tables import places, turn, widest
 from ropewalk.kernels.phases import phase_tables
 from ropewalk.spectra import Layout, geometric
 
@@ -125,10 +125,6 @@ register(
             "unique": "at the start; training may make pairs alike",
             "deterministic": "starts as RoPE; nothing is drawn",
             "precision": "the exact part; what is learned rounds to 1e-16 of its angle",
-        },
-        waivers={
-            "gradient": "the law moves s by 1e-4, which turns the first pair by 13 rad at position "
-            "131,071; gradients are compared at nearer positions in a test of their own",
         },
     )
 )

@@ -25,7 +25,7 @@ from torch.nn import functional
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Rotary, token_positions, wide_dtype
 from ropewalk.encodings.rotary.rope import ROTATION_CLAIMS, ROTATION_REASONS
-from ropewalk.encodings.turning import spread
+from ropewalk.encodings.tables import spread
 from ropewalk.encodings.width import check_dim
 from ropewalk.kernels.phases import phase_tables
 from ropewalk.kernels.plain import compute_dtype
@@ -116,9 +116,11 @@ class PoPE(Rotary):
         """One vector transformed as q by a literal float64 loop, 2·head_dim numbers."""
         return self._literal(x, position, [0.0] * self.head_dim)
 
-    def reference_k(self, x: Sequence[float], position: int | Sequence[int]) -> list[float]:
-        """One vector of the first KV head transformed as k."""
-        delta = self.delta.detach()[0].to("cpu", torch.float64).tolist()
+    def reference_k(
+        self, x: Sequence[float], position: int | Sequence[int], head: int = 0
+    ) -> list[float]:
+        """One vector of KV head ``head`` transformed as k."""
+        delta = self.delta.detach()[head % self.heads].to("cpu", torch.float64).tolist()
         return self._literal(x, position, [min(0.0, max(-2 * math.pi, d)) for d in delta])
 
     def _literal(

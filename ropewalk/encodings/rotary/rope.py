@@ -24,7 +24,7 @@ from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Rotary, wide_dtype
 from ropewalk.encodings.checkpoint import difference
 from ropewalk.encodings.literal import angles, lane_pairs, turned
-from ropewalk.encodings.turning import places, turn
+from ropewalk.encodings.tables import places, turn
 from ropewalk.encodings.usual import Scaling, refuse_both, theta, usual
 from ropewalk.kernels import Steps, rotate, rotate_qk
 from ropewalk.kernels.phases import float_tables
@@ -195,22 +195,24 @@ class RoPE(Rotary):
             self.encode_k(k, positions, offset=offset),
         )
 
-    def matrix(self, position: int | Sequence[int]) -> Tensor:
+    def matrix(self, position: int | Sequence[int], head: int = 0) -> Tensor:
         """The rotation at ``position`` as a float64 matrix ``[head_dim, head_dim]``."""
         matrix = torch.eye(self.head_dim, dtype=torch.float64)
-        turns = zip(lane_pairs(self.spectrum), self._turns(position), strict=True)
+        turns = zip(lane_pairs(self.spectrum), self._turns(position, head), strict=True)
         for (a, b), (cos, sin) in turns:
             matrix[a, a] = matrix[b, b] = cos
             matrix[a, b], matrix[b, a] = -sin, sin
         return matrix
 
-    def reference(self, x: Sequence[float], position: int | Sequence[int]) -> list[float]:
-        """One head vector rotated by a literal float64 loop with exactly reduced angles."""
-        return turned(x, self.spectrum, self._turns(position))
+    def reference(
+        self, x: Sequence[float], position: int | Sequence[int], head: int = 0
+    ) -> list[float]:
+        """One vector of ``head`` of k rotated by a float64 loop with exactly reduced angles."""
+        return turned(x, self.spectrum, self._turns(position, head))
 
-    def _turns(self, position: int | Sequence[int]) -> list[tuple[float, float]]:
+    def _turns(self, position: int | Sequence[int], head: int) -> list[tuple[float, float]]:
         factor = self.spectrum.attention_factor
-        found = angles(self.spectrum, position)
+        found = angles(self.spectrum, position, head)
         return [(math.cos(t) * factor, math.sin(t) * factor) for t in found]
 
     def derive(self, device: torch.device | None) -> dict[str, Tensor]:

@@ -30,7 +30,7 @@ from ropewalk.catalog import Spec, register
 from ropewalk.core import Rotary, wide_dtype
 from ropewalk.encodings.literal import angles, turned
 from ropewalk.encodings.range import farthest, from_center
-from ropewalk.encodings.turning import places, turn, widest
+from ropewalk.encodings.tables import places, turn, widest
 from ropewalk.kernels.phases import phase_tables
 from ropewalk.spectra import Layout, geometric
 from ropewalk.spectra.arguments import check_int, check_number
