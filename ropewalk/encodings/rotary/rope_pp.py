@@ -89,14 +89,18 @@ class ImaginaryRoPE(RoPE):
             self.encode_k(k, positions, offset=offset),
         )
 
-    def reference(self, x: Sequence[float], position: int | Sequence[int]) -> list[float]:
+    def reference(
+        self, x: Sequence[float], position: int | Sequence[int], head: int = 0
+    ) -> list[float]:
         """One vector transformed as q: a quarter turn back, then the literal rotation."""
         behind = turned(x, self.spectrum, [(0.0, -1.0)] * self.spectrum.pairs)
-        return super().reference(behind, position)
+        return super().reference(behind, position, head)
 
-    def reference_k(self, x: Sequence[float], position: int | Sequence[int]) -> list[float]:
+    def reference_k(
+        self, x: Sequence[float], position: int | Sequence[int], head: int = 0
+    ) -> list[float]:
         """One vector transformed as k: the literal rotation."""
-        return super().reference(x, position)
+        return super().reference(x, position, head)
 
 
 register(
