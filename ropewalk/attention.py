@@ -79,7 +79,7 @@ def attend(
     Raises:
         TypeError, ValueError: shapes, dtypes or arguments do not fit together.
     """
-    _check(q, k, v, window, causal, scale)
+    _check(q, k, v, window, causal, scale, _widened(encoding) if k_encoded else None)
     if encoding is not None and not isinstance(encoding, (Rotary, Bias, Contextual)):
         raise TypeError(_no_door(encoding))
     if isinstance(encoding, Contextual) and encoding.content_dim is not None:
@@ -166,8 +166,21 @@ def _no_door(encoding: object) -> str:
     )
 
 
+def _widened(encoding: Encoding | None) -> int | None:
+    """The width of encoded keys, where it is not that of q."""
+    if isinstance(encoding, Rotary) and encoding.encoded_dim != encoding.head_dim:
+        return encoding.encoded_dim
+    return None
+
+
 def _check(
-    q: Tensor, k: Tensor, v: Tensor, window: int | None, causal: bool, scale: float | None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    window: int | None,
+    causal: bool,
+    scale: float | None,
+    key_dim: int | None,
 ) -> None:
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         if not isinstance(tensor, Tensor) or tensor.dim() < 3:
@@ -183,8 +196,9 @@ def _check(
             raise TypeError(f"{name} has dtype {tensor.dtype}; attention needs a floating dtype")
     if not q.dtype == k.dtype == v.dtype:
         raise TypeError(f"q, k and v have dtypes {q.dtype}, {k.dtype}, {v.dtype}; use one")
-    if q.shape[-1] != k.shape[-1]:
-        raise ValueError(f"q has head_dim {q.shape[-1]}, k has {k.shape[-1]}")
+    if k.shape[-1] != (q.shape[-1] if key_dim is None else key_dim):
+        wanted = "" if key_dim is None else f"; encoded keys of this encoding have {key_dim}"
+        raise ValueError(f"q has head_dim {q.shape[-1]}, k has {k.shape[-1]}{wanted}")
     if k.shape[:-1] != v.shape[:-1] or q.shape[:-3] != k.shape[:-3]:
         raise ValueError(
             f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}: k and v need the same "

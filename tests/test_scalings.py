@@ -183,6 +183,10 @@ def test_parameters_of_every_type_reach_their_function():
             "high_freq_factor": 4.0,
             "original_max_position_embeddings": 8192,
         },
+        "ntk_by_parts": {"factor": 4.0, "original_max_position_embeddings": 4096},
+        "proportional": {"partial_rotary_factor": 0.25, "factor": 8.0},
+        "hunyuan_alpha": {"alpha": 1000.0},
+        "resonance": {},
     }
     assert set(given) == set(SCALINGS)
     for kind, parameters in given.items():

@@ -7,7 +7,8 @@ largest bias of any head at offset p. Positions to 2³¹ are sampled: both ends,
 their neighbours, and random ones of every size. A contextual bias is asked in a sequence of 8192
 tokens, and in the same sequence eight times over, so that the far one has no other content; where
 logits are qᵀ T(i, j) k it is the largest singular value of T. Null for finite tables, which end
-before they can grow.
+before they can grow; a rotary encoding or a bias whose positions end for want of range is measured
+up to there.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def bounded_error(encoding: Encoding) -> Measurement:
             return _of_pairs(encoding)
         return _ratio(_read(encoding, 1), _read(encoding, _TIMES), f"up to {_TIMES * NEAR} tokens")
     far = reach(encoding)
-    if far.ends:
+    if far.ends and (isinstance(encoding, Additive) or far.count <= NEAR):
         return not_applicable("a finite table")
     extent = min(FAR, far.count)
     near = largest(encoding, min(NEAR, extent))

@@ -30,6 +30,8 @@ STEPS = (1, 100)
 _SPAN = 2**20
 _TESTED = 256
 _OPERATORS = 48
+_WIDENED = 8
+"""Anchors of M where encoding widens vectors, so that one T does not span what M acts on."""
 
 
 @measure(TOLERANCE)
@@ -59,13 +61,12 @@ def _of_operators(encoding: Rotary, span: int) -> Measurement:
         return not_applicable(f"positions end at {span - 1}: too few to shift")
     anchor = probes.on_axes(torch.zeros(1, dtype=torch.int64), axes)
     for k in steps:
+        if encoding.encoded_dim > encoding.head_dim:
+            anchor = scattered(span - k, _WIDENED, axes, seed=15)
         places = scattered(span - k, _OPERATORS, axes, seed=10)
         for direction in directions(axes).values():
             for side in probes.SIDES:
-                start, end = probes.operators(
-                    encoding, torch.cat((anchor, anchor + k * direction)), side
-                )
-                shift = end @ torch.linalg.inv(start)
+                shift = _map(encoding, anchor, k * direction, side)
                 still = probes.operators(encoding, places, side)
                 moved = probes.operators(encoding, places + k * direction, side)
                 worst = max(worst, _share(moved, shift @ still, still))
@@ -82,6 +83,15 @@ def _along_content(encoding: Contextual) -> Measurement:
         still, moved = path[:, :-k], path[:, k:]
         worst = max(worst, _share(moved, shift[:, None] @ still, still))
     return at_most(worst, TOLERANCE)
+
+
+def _map(encoding: Rotary, anchors: Tensor, shift: Tensor, side: probes.Side) -> Tensor:
+    """M with T(a + shift) = M T(a) at the anchors, ``[heads, encoded_dim, encoded_dim]``."""
+    start, end = (
+        probes.operators(encoding, places, side).permute(1, 2, 0, 3).flatten(-2)
+        for places in (anchors, anchors + shift)
+    )
+    return end @ torch.linalg.pinv(start) if len(anchors) > 1 else end @ torch.linalg.inv(start)
 
 
 def _of_codes(encoding: Additive, span: int) -> Measurement:

@@ -56,13 +56,23 @@ def reach(encoding: Encoding) -> Reach:
     """The positions that ``encoding`` serves, at most somewhat beyond 2³¹.
 
     A table is found by the exception that a position beyond it raises, whatever its type, and its
-    end by bisection. A contextual encoding is asked by sequences, not positions, and has no reach.
+    end by bisection. An encoding may state a nearer end in an int ``positions``: one whose values
+    leave the range of float32 serves more in float64, in which it is asked. A contextual encoding
+    is asked by sequences, not positions, and has no reach.
 
     Raises:
         Exception: what position 0 raises, if that raises already.
     """
     if not isinstance(encoding, (Additive, Rotary, Bias)):
         return Reach(_PLACES[-1] + 1)
+    found, stated = _found(encoding), getattr(encoding, "positions", None)
+    if isinstance(stated, int) and stated < found.count:
+        return Reach(stated, ends=True)
+    return found
+
+
+def _found(encoding: Encoding) -> Reach:
+    """The positions that are served, by asking."""
     encoding = pristine(encoding)
     usual = _work(encoding, 0)
     served = 0

@@ -11,6 +11,7 @@ from ropewalk.positions.builders import (
 )
 from ropewalk.positions.context_parallel import Shard, context_parallel, restored
 from ropewalk.positions.families import FAMILIES, MODEL_TYPES, Family, family, family_of
+from ropewalk.positions.hierarchy import two_levels, two_levels_of
 from ropewalk.positions.levels import bilevel
 from ropewalk.positions.multimodal import Placed, Rows, continued, multimodal, multimodal_rows
 from ropewalk.positions.reading import kinds_of, spans_of
@@ -53,4 +54,6 @@ __all__ = [
     "spans_of",
     "text",
     "timestamped",
+    "two_levels",
+    "two_levels_of",
 ]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ropewalk.spectra.arguments import check_base, check_even, check_number
-from ropewalk.spectra.geometric import powers
+from ropewalk.spectra.columns import per_pair
+from ropewalk.spectra.geometric import geometric
 from ropewalk.spectra.spectrum import Layout, Spectrum
 
 
@@ -36,9 +37,30 @@ def proportional(
     Source: Round and Round We Go! (Barbero et al., 2024), §6; rope_type "proportional" of Gemma 4.
     """
     check_even("head_dim", head_dim)
-    if not 0 <= check_number("fraction", fraction) <= 1:
-        raise ValueError(f"fraction={fraction!r} must lie in [0, 1]: the share of pairs that turn")
+    plain = geometric(head_dim, check_base(base), layout=layout)
+    return fastest(plain, _share("fraction", fraction), factor)
+
+
+def fastest(
+    spectrum: Spectrum, partial_rotary_factor: float = 1.0, factor: float = 1.0
+) -> Spectrum:
+    r"""The same as a scaling: the n = ⌊r · pairs⌋ first pairs divided by ``factor``, the others 0.
+
+    Args:
+        spectrum: a geometric one over the whole head.
+        partial_rotary_factor: r, the share of pairs that turn, in [0, 1].
+        factor: divides the frequencies, ≥ 1.
+
+    Raises:
+        TypeError, ValueError: a value is out of range.
+    """
+    share = _share("partial_rotary_factor", partial_rotary_factor)
     divisor = check_number("factor", factor, at_least=1)
-    turning = int(fraction * head_dim // 2)
-    row = tuple(f / divisor for f in powers(check_base(base), turning, head_dim))
-    return Spectrum((row + (0.0,) * (head_dim // 2 - turning),), head_dim, layout=layout)
+    turning = int(share * 2 * spectrum.pairs // 2) if isinstance(spectrum, Spectrum) else 0
+    return per_pair(spectrum, lambda c, f: f / divisor if c < turning else 0.0)
+
+
+def _share(name: str, value: float) -> float:
+    if not 0 <= check_number(name, value) <= 1:
+        raise ValueError(f"{name}={value!r} must lie in [0, 1]: the share of pairs that turn")
+    return value

@@ -7,10 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ropewalk.spectra.dynamic_ntk import dynamic_ntk
+from ropewalk.spectra.hunyuan_alpha import hunyuan_alpha
 from ropewalk.spectra.linear import linear
 from ropewalk.spectra.llama3 import llama3
 from ropewalk.spectra.longrope import longrope
 from ropewalk.spectra.ntk import ntk
+from ropewalk.spectra.ntk_by_parts import ntk_by_parts
+from ropewalk.spectra.proportional import fastest
+from ropewalk.spectra.resonance import resonance
 from ropewalk.spectra.spectrum import Spectrum
 from ropewalk.spectra.yarn import yarn
 
@@ -25,10 +29,14 @@ SCALINGS: dict[str, Callable[..., Spectrum]] = {
     "default": _default,
     "linear": linear,
     "ntk": ntk,
+    "ntk_by_parts": ntk_by_parts,
     "dynamic": dynamic_ntk,
     "yarn": yarn,
     "longrope": longrope,
     "llama3": llama3,
+    "proportional": fastest,
+    "hunyuan_alpha": hunyuan_alpha,
+    "resonance": resonance,
 }
 """rope_type → a function of a spectrum and that type's own keys, under their usual names."""
 

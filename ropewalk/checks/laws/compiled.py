@@ -13,7 +13,10 @@ class CompileLaws(Case):
 
     @law
     def test_compile(self) -> None:
-        """``torch.compile(fullgraph=True)`` has equal bits and no new graph for every length."""
+        """``torch.compile(fullgraph=True)`` has equal bits and no new graph for every length.
+
+        The gradient of a parameter is a sum over tokens, which a compiler may add up otherwise.
+        """
         seen = self._view(self._made())
         graphs: list[object] = []
         eager = torch._dynamo.lookup_backend("aot_eager")
@@ -44,7 +47,9 @@ class CompileLaws(Case):
                 for what, found, expected in zip(("result", "gradient"), *pair, strict=True):
                     require(len(found) == len(expected), f"a compiled {what} is missing")
                     for i, (y, e) in enumerate(zip(found, expected, strict=True)):
-                        equal(y.detach(), e.detach(), f"compiled {what} {i}", self.slack)
+                        summed = what == "gradient" and i >= len(inputs)  # in any order
+                        slack = max(self.slack, 1e-6 if summed else 0.0)
+                        equal(y.detach(), e.detach(), f"compiled {what} {i}", slack)
                 traced.append(len(graphs))
             # The second length may still turn a constant into a symbol; the third needs nothing.
             require(traced[1] == traced[2], "it is traced again for every length")

@@ -137,8 +137,6 @@ class TokenLaws(Case):
             deep = seen.raw([x[None] for x in inputs], line)
             for name, y in batch.items():
                 rowed = y.dim() == seen.rank(name)
-                for what, found, expected in (
-                    ("without a batch dimension", flat, y[0] if rowed else y),
-                    ("with two of them", deep, y[None] if rowed else y),
-                ):
-                    equal(found[name], expected, f"{name} {what}", self.slack)
+                one, two = (y[0], y[None]) if rowed else (y, y)
+                equal(flat[name], one, f"{name} without a batch dimension", self.slack)
+                equal(deep[name], two, f"{name} with two of them", self.slack)

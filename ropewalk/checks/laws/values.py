@@ -33,7 +33,7 @@ class ValueLaws(Case):
         seen = self._view(encoding)
         samples = [p for p in self._samples(encoding) if abs(p) < 2**18]
         near = [p for p in samples if abs(p) <= 8]
-        learned = [p for p in encoding.parameters() if p.dtype.is_floating_point]
+        learned = [p for p in encoding.parameters() if p.requires_grad]
         self._agrees_with_quotients(seen, samples, None, self.step)
         if learned:
             self._agrees_with_quotients(seen, near, learned, self.step / 10)

@@ -14,25 +14,26 @@ Confirmed: the matrix, element-wise and operator forms agree (tests/test_encodin
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from ropewalk.catalog import Spec, Variant, register
-from ropewalk.core import Rotary, token_positions, wide_dtype
-from ropewalk.kernels import Steps, rotate, rotate_by, rotate_qk
+from ropewalk.core import Rotary, wide_dtype
+from ropewalk.encodings.checkpoint import difference
+from ropewalk.encodings.literal import angles, lane_pairs, turned
+from ropewalk.encodings.tables import places, turn
+from ropewalk.encodings.usual import Scaling, refuse_both, theta, usual
+from ropewalk.kernels import Steps, rotate, rotate_qk
 from ropewalk.kernels.phases import float_tables
-from ropewalk.kernels.plain import broadcast_tables
-from ropewalk.kernels.rotate import spectrum_lanes
-from ropewalk.spectra import Layout, Spectrum, axial, exact_angle, geometric
+from ropewalk.spectra import Layout, Spectrum
 from ropewalk.spectra.arguments import check_int
 from ropewalk.spectra.rope_parameters import scaled
 
 Phases = Literal["integer", "float32"]
 PHASES: tuple[Phases, ...] = ("integer", "float32")
-Scaling = Callable[[Spectrum], Spectrum] | Mapping[str, Any] | None
 
 
 class RoPE(Rotary):
@@ -48,6 +49,8 @@ class RoPE(Rotary):
         layout: ``"half"`` (if None) or ``"interleaved"``.
         rotary_dim: rotated lanes; all if None (one axis only).
         scaling: a function Spectrum → Spectrum, or a ``rope_parameters`` dictionary.
+        length: pins frequencies that depend on the length of the sequence (dynamic NTK, LongRoPE);
+            those of short sequences if None. Nothing is read off x.
         phases: ``"integer"`` is exact at any position. ``"float32"`` multiplies positions and
             frequencies in float32, as most trained models did, bit for bit.
 
@@ -67,6 +70,7 @@ class RoPE(Rotary):
         layout: Layout | None = None,
         rotary_dim: int | None = None,
         scaling: Scaling = None,
+        length: int | None = None,
         phases: Phases = "integer",
     ) -> None:
         super().__init__()
@@ -75,14 +79,16 @@ class RoPE(Rotary):
         if (spectrum is None) == (head_dim is None):
             raise TypeError("RoPE needs a Spectrum or head_dim, and not both: RoPE(head_dim=64)")
         check_int("axes", axes, at_least=1)
-        base, scaling = _theta(base, scaling)
+        base, scaling = theta(base, scaling)
         spectrum = head_dim if spectrum is None else spectrum
         if isinstance(spectrum, Spectrum):
-            _refuse_both(base=base, axes=axes, layout=layout, rotary_dim=rotary_dim)
+            refuse_both(base=base, axes=axes, layout=layout, rotary_dim=rotary_dim)
         else:
-            spectrum = _usual(spectrum, base, axes, layout or "half", rotary_dim, phases)
-        self.spectrum = scaled(spectrum, scaling)
-        self.phases = phases
+            single = phases == "float32"
+            spectrum = usual(spectrum, base, axes, layout or "half", rotary_dim, single)
+        spectrum = scaled(spectrum, scaling)
+        self.spectrum = spectrum if length is None else spectrum.for_length(length)
+        self.phases: Phases = phases
         self.register_derived()
 
     @classmethod
@@ -133,24 +139,18 @@ class RoPE(Rotary):
         self, q: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
     ) -> Tensor:
         """q ``[..., H, T, head_dim]`` rotated; see :func:`ropewalk.rotate`."""
-        steps = self._on(q)
+        return self._turned(q, positions, offset, False)
+
+    def _turned(
+        self, x: Tensor, positions: Tensor | None, offset: int | Tensor | None, inverse: bool
+    ) -> Tensor:
+        steps, spectrum = self._on(x), self.spectrum
         if self.phases == "integer":
-            return rotate(q, positions, Steps(steps, self.spectrum), offset=offset)
-        spectrum = self.spectrum
-        spectrum_lanes(spectrum, q)
-        where = token_positions(positions, offset, q, self.axes)
-        tables = float_tables(where, steps, spectrum.attention_factor, wide_dtype(q.dtype))
-        cos, sin = (broadcast_tables(t, q, spectrum.heads is not None) for t in tables)
-        if cos.dim() > 2:  # heads and batch where those of q stand
-            cos, sin = (t[(None,) * (q.dim() - t.dim())] for t in (cos, sin))
-        return rotate_by(
-            q,
-            cos,
-            sin,
-            layout=spectrum.layout,
-            lane_offset=spectrum.lane_offset,
-            pairing=spectrum.pairing,
-        )
+            held = Steps(steps, spectrum)
+            return rotate(x, positions, held, inverse=inverse, offset=offset)
+        where = places(x, positions, offset, spectrum)
+        cos, sin = float_tables(where, steps, spectrum.attention_factor, wide_dtype(x.dtype))
+        return turn(x, cos, sin, spectrum, inverse=inverse)
 
     def _on(self, x: Tensor) -> Tensor:
         """The steps where x is: the buffer, unless it was left behind elsewhere, say on meta."""
@@ -161,6 +161,23 @@ class RoPE(Rotary):
     ) -> Tensor:
         """k ``[..., kv_heads, T, head_dim]`` rotated, as q is."""
         return self.encode_q(k, positions, offset=offset)
+
+    def for_length(self, length: int) -> RoPE:
+        """This rotation pinned to sequences of ``length`` tokens: scalings that depend on it."""
+        return RoPE(self.spectrum.for_length(length), phases=self.phases)
+
+    def undo(
+        self, x: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
+    ) -> Tensor:
+        """x turned back by the angles of its positions, and divided by attention_factor.
+
+        It undoes :meth:`encode_q`. Where values are turned too, the output of attention is turned
+        back at the queries' positions, and then depends on distances alone::
+
+            v = encoding.encode_k(v, kv_positions)
+            y = encoding.undo(attend(q, k, v, encoding), q_positions)
+        """
+        return self._turned(x, positions, offset, True)
 
     def forward(
         self,
@@ -181,7 +198,8 @@ class RoPE(Rotary):
     def matrix(self, position: int | Sequence[int], head: int = 0) -> Tensor:
         """The rotation at ``position`` as a float64 matrix ``[head_dim, head_dim]``."""
         matrix = torch.eye(self.head_dim, dtype=torch.float64)
-        for a, b, cos, sin in self._turns(position, head):
+        turns = zip(lane_pairs(self.spectrum), self._turns(position, head), strict=True)
+        for (a, b), (cos, sin) in turns:
             matrix[a, a] = matrix[b, b] = cos
             matrix[a, b], matrix[b, a] = -sin, sin
         return matrix
@@ -190,27 +208,12 @@ class RoPE(Rotary):
         self, x: Sequence[float], position: int | Sequence[int], head: int = 0
     ) -> list[float]:
         """One vector of ``head`` of k rotated by a float64 loop with exactly reduced angles."""
-        result = [float(value) for value in x]
-        for a, b, cos, sin in self._turns(position, head):
-            result[a], result[b] = x[a] * cos - x[b] * sin, x[a] * sin + x[b] * cos
-        return result
+        return turned(x, self.spectrum, self._turns(position, head))
 
-    def _turns(
-        self, position: int | Sequence[int], head: int
-    ) -> Iterator[tuple[int, int, float, float]]:
-        """Both lanes, cos and sin of each pair at ``position``."""
-        where = (position,) if isinstance(position, int) else tuple(position)
-        spectrum = self.spectrum
-        matrix = spectrum.matrices[0 if spectrum.heads is None else head]
-        first, second = spectrum.lanes
-        lanes = range(spectrum.head_dim)
-        for pair, (a, b) in enumerate(zip(lanes[first], lanes[second], strict=True)):
-            angle = math.fsum(
-                exact_angle(p, row[pair], spectrum.unit)
-                for p, row in zip(where, matrix, strict=True)
-            )
-            factor = spectrum.attention_factor
-            yield a, b, math.cos(angle) * factor, math.sin(angle) * factor
+    def _turns(self, position: int | Sequence[int], head: int) -> list[tuple[float, float]]:
+        factor = self.spectrum.attention_factor
+        found = angles(self.spectrum, position, head)
+        return [(math.cos(t) * factor, math.sin(t) * factor) for t in found]
 
     def derive(self, device: torch.device | None) -> dict[str, Tensor]:
         """What positions are multiplied with: int64 steps, or float32 frequencies."""
@@ -231,7 +234,7 @@ class RoPE(Rotary):
         """Accept an ``inv_freq`` that a checkpoint may hold, and compare it with the spectrum."""
         stored = state_dict.pop(prefix + "inv_freq", None)
         if stored is not None:
-            problem = self._compare(stored)
+            problem = difference(stored, self.spectrum)
             if problem:
                 error_msgs.append(f"{prefix}inv_freq {problem}")
         super()._load_from_state_dict(
@@ -244,29 +247,6 @@ class RoPE(Rotary):
             error_msgs,
         )
 
-    def _compare(self, stored: Tensor) -> str | None:
-        if stored.device.type == "meta" or not stored.dtype.is_floating_point:
-            return f"is {stored.dtype} on {stored.device}; it must hold floating values to compare"
-        own = torch.tensor(self.spectrum.freqs, dtype=torch.float64, device="cpu").squeeze()
-        held = stored.detach().to("cpu", torch.float64).squeeze()
-        if held.shape != own.shape:
-            return f"has shape {tuple(stored.shape)}; the spectrum has {tuple(own.shape)}"
-        # float32 code computes base^(2c/d) up to 6e-7 off, whatever dtype it is stored in, and
-        # below its smallest normal number a dtype rounds to a fixed spacing
-        kind = torch.finfo(stored.dtype)
-        allowed = (2e-6 + kind.eps) * own.abs() + kind.eps * kind.smallest_normal
-        apart = (held - own).abs()
-        if bool((apart <= allowed).all()):
-            return None
-        relative = (apart / own.abs().clamp_min(1e-300)).masked_fill(apart <= allowed, 0.0)
-        pair = int(relative.reshape(-1).argmax())
-        return (
-            f"differs from the spectrum by {relative.reshape(-1)[pair]:.2g} relative at pair "
-            f"{pair}: checkpoint {held.reshape(-1)[pair]:.6g}, spectrum "
-            f"{own.reshape(-1)[pair]:.6g}; build the encoding with the checkpoint's base and "
-            "scaling"
-        )
-
     def extra_repr(self) -> str:
         """Shown by ``print(module)``."""
         s = self.spectrum
@@ -276,54 +256,6 @@ class RoPE(Rotary):
         )
 
 
-def _theta(base: float | None, scaling: Scaling) -> tuple[float | None, Scaling]:
-    """base, or the rope_theta that a rope_parameters dictionary may hold, and the rest of it."""
-    if not isinstance(scaling, Mapping) or "rope_theta" not in scaling:
-        return base, scaling
-    theta = scaling["rope_theta"]
-    if base is not None and base != theta:
-        raise ValueError(f"base={base!r} and scaling's rope_theta={theta!r} differ; state one")
-    return theta, {key: value for key, value in scaling.items() if key != "rope_theta"}
-
-
-def _refuse_both(**given: Any) -> None:
-    usual = {"base": None, "axes": 1, "layout": None, "rotary_dim": None}
-    extra = [name for name, value in given.items() if value != usual[name]]
-    if extra:
-        raise ValueError(
-            f"{', '.join(extra)} given beside a Spectrum, which states them already; use "
-            "spectrum.replace(…), or RoPE(head_dim, base, …)"
-        )
-
-
-def _usual(
-    head_dim: int | None,
-    base: float | None,
-    axes: int,
-    layout: Layout,
-    rotary_dim: int | None,
-    phases: Phases,
-) -> Spectrum:
-    if isinstance(head_dim, bool) or not isinstance(head_dim, int):
-        raise TypeError(f"head_dim={head_dim!r} must be an int; or give a Spectrum in its place")
-    if axes == 1:
-        theta = 10000.0 if base is None else base
-        spectrum = geometric(head_dim, theta, rotary_dim=rotary_dim, layout=layout)
-        return _as_float32(spectrum, theta) if phases == "float32" else spectrum
-    if rotary_dim not in (None, head_dim):
-        raise ValueError(
-            f"rotary_dim={rotary_dim} with axes={axes}: state the lanes with a Spectrum"
-        )
-    return axial(head_dim, 100.0 if base is None else base, axes=axes, layout=layout)
-
-
-def _as_float32(spectrum: Spectrum, base: float) -> Spectrum:
-    """The frequencies as float32 code computes them: 1 / base^(arange(0, d, 2) / d)."""
-    dim = spectrum.rotary_dim
-    exponents = torch.arange(0, dim, 2, dtype=torch.int64, device="cpu").float() / dim
-    return spectrum.replace(freqs=((1.0 / (base**exponents)).tolist(),))
-
-
 def rope(
     head_dim: int,
     base: float | None = None,
@@ -331,11 +263,18 @@ def rope(
     layout: Layout = "half",
     rotary_dim: int | None = None,
     scaling: Scaling = None,
+    length: int | None = None,
     phases: Phases = "integer",
 ) -> RoPE:
     """One-axis RoPE, base 10000 if not stated; arguments as in :class:`RoPE`."""
     return RoPE(
-        head_dim, base, layout=layout, rotary_dim=rotary_dim, scaling=scaling, phases=phases
+        head_dim,
+        base,
+        layout=layout,
+        rotary_dim=rotary_dim,
+        scaling=scaling,
+        length=length,
+        phases=phases,
     )
 
 
@@ -357,6 +296,47 @@ ROTATION_REASONS = {
     "decay": "for any distance some q and k peak there: k = R(−Δ)q; only constant q = k decays",
     "axes": "one axis",
 }
+
+_LENGTH = {"original_max_position_embeddings": 4096}
+_SPIRAL = tuple(1.0 + c / 4 for c in range(32))
+SCALED: dict[str, tuple[dict[str, Any], str]] = {
+    "linear": ({"scaling": {"rope_type": "linear", "factor": 4.0}}, ""),
+    "NTK": ({"scaling": {"rope_type": "ntk", "factor": 4.0}}, ""),
+    "dynamic NTK, pinned": (
+        {"scaling": {"rope_type": "dynamic", "factor": 2.0, **_LENGTH}, "length": 16384},
+        "linear and relative at one length; a key turned at another length does not match",
+    ),
+    "YaRN": (
+        {"scaling": {"rope_type": "yarn", "factor": 4.0, **_LENGTH}},
+        "the length of vectors is multiplied by attention_factor, 1.1386",
+    ),
+    "LongRoPE, pinned": (
+        {
+            "scaling": {
+                "rope_type": "longrope",
+                "short_factor": (1.0,) * 32,
+                "long_factor": _SPIRAL,
+                "factor": 8.0,
+                **_LENGTH,
+            },
+            "length": 8192,
+        },
+        "relative at one length; keys from before its switch do not match later queries",
+    ),
+    "Llama 3": (
+        {
+            "scaling": {
+                "rope_type": "llama3",
+                "factor": 8.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                **_LENGTH,
+            }
+        },
+        "",
+    ),
+}
+"""Scalings that are checked as variants, and what to know of them; their claims are RoPE's own."""
 
 register(
     Spec(
@@ -381,6 +361,10 @@ register(
                 },
             ),
             "interleaved": Variant({"layout": "interleaved"}),
+            **{
+                name: Variant(change, {"linear": True, "relative": True, "norm": True}, why)
+                for name, (change, why) in SCALED.items()
+            },
         },
     )
 )
