@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import ropewalk
-from ropewalk import Bias, Contextual, attend, attention
+from ropewalk import Bias, Contextual, attend
+from ropewalk.attention import blockwise
 from ropewalk.encodings.bias import ALiBi
 from ropewalk.encodings.rotary import AxialRoPE, RoPE, p_rope
 
@@ -370,7 +371,7 @@ def test_scale(name):
 
 @names
 def test_more_queries_than_a_block(name):
-    tokens = attention.QUERY_BLOCK + 21
+    tokens = blockwise.QUERY_BLOCK + 21
     Call(name, rows=1, q_tokens=tokens, kv_tokens=tokens + 4, dtype=torch.float32).check()
 
 
@@ -414,20 +415,20 @@ def test_gradients(name, causal):
 
 @names
 def test_gradients_through_recomputed_blocks(name, monkeypatch):
-    monkeypatch.setattr(attention, "QUERY_BLOCK", 4)
+    monkeypatch.setattr(blockwise, "QUERY_BLOCK", 4)
     Call(name, q_tokens=11, kv_tokens=13, window=5).check(gradients=True)
     Call(name, q_tokens=11, kv_tokens=11, segments=two_segments(11, 6)).check(gradients=True)
 
 
 def test_gradients_of_a_long_sequence():
-    tokens = attention.QUERY_BLOCK + 3
+    tokens = blockwise.QUERY_BLOCK + 3
     call = Call("fading", rows=1, heads=2, kv_heads=1, q_tokens=tokens, kv_tokens=tokens)
     call.check(gradients=True)
 
 
 def test_blocks_are_recomputed_and_not_kept():
     """What autograd keeps of a long bias is far less than the logits."""
-    tokens, kept = 4 * attention.QUERY_BLOCK, 0
+    tokens, kept = 4 * blockwise.QUERY_BLOCK, 0
 
     def count(x: Tensor) -> Tensor:
         nonlocal kept
@@ -624,7 +625,7 @@ def test_bfloat16_keeps_distances_apart():
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_without_gradients_the_values_are_the_same(name, dtype, monkeypatch):
     """Other kernels serve inference: blocks that are not recomputed, fused ones with a mask."""
-    monkeypatch.setattr(attention, "QUERY_BLOCK", 3)
+    monkeypatch.setattr(blockwise, "QUERY_BLOCK", 3)
     owners = torch.tensor([[-1, -1, 0, 0, 1, 1, 1, 1], [0, 0, 0, 0, -1, 2, 2, -1]])
     for context in (torch.no_grad(), torch.inference_mode()):
         with context:

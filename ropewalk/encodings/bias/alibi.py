@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.catalog import Spec, register
-from ropewalk.core import Bias, integer_positions
+from ropewalk.core import Bias, Factors, integer_positions
 from ropewalk.encodings.width import check_dim, check_floating
 
 
@@ -59,13 +59,31 @@ class ALiBi(Bias):
         k = integer_positions(kv_positions, name="kv_positions")
         distance = (q[..., :, None] - k[..., None, :]).abs().unsqueeze(-3)
         wide = torch.float64 if dtype == torch.float64 else torch.float32
-        here = self.slopes if self.slopes.device == q.device else self.derive(q.device)["slopes"]
-        slopes = here.to(wide)[:, None, None]
+        slopes = self._slopes(q.device).to(wide)[:, None, None]
         return (-slopes * distance.to(wide)).to(check_floating(dtype))
 
     def reference(self, head: int, q_position: int, k_position: int) -> float:
         """One bias in float64."""
         return -alibi_slopes(self.heads)[head] * abs(q_position - k_position)
+
+    def factors(
+        self, q_positions: Tensor, kv_positions: Tensor, *, after: bool = False
+    ) -> Factors | None:
+        """Rank 1: −m(i − j) = m·(j − c) − m·(i − c), with c in the middle of the keys."""
+        centre = (kv_positions[..., :1] + kv_positions[..., -1:]) // 2
+        slopes = self._slopes(kv_positions.device) * (-1.0 if after else 1.0)
+        k = (kv_positions - centre).to(torch.float64)[..., None, :, None]
+        apart = (q_positions - centre).to(torch.float64)[..., None, :]
+        q = slopes[:, None, None].expand(-1, q_positions.shape[-1], 1)
+        return Factors(q, k, row=-slopes[:, None] * apart)
+
+    def score(self, head: Tensor, q_position: Tensor, kv_position: Tensor) -> Tensor:
+        """−m_h |i − j|, pointwise."""
+        slopes = self._slopes(q_position.device).to(torch.float32)
+        return -slopes[head] * (q_position - kv_position).abs()
+
+    def _slopes(self, device: torch.device) -> Tensor:
+        return self.slopes if self.slopes.device == device else self.derive(device)["slopes"]
 
     def extra_repr(self) -> str:
         """Shown by ``print(module)``."""

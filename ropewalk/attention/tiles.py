@@ -1,0 +1,341 @@
+r"""Attention tile by tile with a fused kernel, joined by log-sum-exp.
+
+.. math:: y = \sum_t e^{\ell_t - \ell} y_t, \qquad \ell = \log \sum_t e^{\ell_t}
+
+A tile is a run of queries against a run of keys. One that no query may see is left out, one that
+all may see whole, or a causal square, needs no mask, and the others get one of their own size. So a
+window costs T·window, fewer queries than keys cost no mask, and memory grows with T. Backward gives
+each tile the log-sum-exp of the whole row, and the tile's share of the gradient comes out.
+
+A bias enters a tile as channels where it factors (its positions measured from the middle of the
+tile, so their digits stay few and logits small at any length), and as a block of numbers elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ropewalk.attention.arguments import narrowed
+from ropewalk.attention.channels import padded, widened
+from ropewalk.attention.masks import Mask
+from ropewalk.core import Bias, Factors, wide_dtype
+from ropewalk.kernels.fused import eager, forward_mode
+from ropewalk.kernels.kinds import ordinary
+
+TILE = 1024
+"""Queries and keys of the largest tile."""
+_DTYPES = frozenset({torch.float64, torch.float32, torch.bfloat16, torch.float16})
+
+
+def usable(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Whether the kernel that also tells the log-sum-exp can be called: eager, on a CPU."""
+    return (
+        q.device.type == "cpu"
+        and eager()
+        and not forward_mode()
+        and ordinary(q, k, v)
+        and q.dtype in _DTYPES
+        and all(x.numel() for x in (q, k, v))
+    )
+
+
+class Tile(NamedTuple):
+    """Queries ``q0`` … ``q1 − 1`` against keys ``k0`` … ``k1 − 1``."""
+
+    q0: int
+    q1: int
+    k0: int
+    k1: int
+    rule: str
+    """``all`` may be seen, a ``causal`` square, or a ``mask`` says which."""
+
+
+class Term(NamedTuple):
+    """What position adds to one tile."""
+
+    factors: Factors | None = None
+    bias: Tensor | None = None
+
+
+Terms = Callable[[Tile], Term]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The tiles of a call, and how each is computed."""
+
+    mask: Mask
+    terms: Terms
+    scale: float
+    tiles: list[Tile]
+
+
+def tiled(q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Mask, terms: Terms) -> Tensor:
+    """Attention of ``[rows, heads, tokens, head_dim]``; see the module."""
+    plan = Plan(mask, terms, scale, list(tiles_of(mask)))
+    return _Tiled.apply(q, k, v, plan)  # pyright: ignore[reportReturnType]
+
+
+def cast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """In the dtype of autocast, as PyTorch's own attention takes them."""
+    kind = q.device.type
+    if not torch.is_autocast_enabled(kind) or q.dtype == torch.float64:
+        return q, k, v
+    dtype = torch.get_autocast_dtype(kind)
+    return q.to(dtype), k.to(dtype), v.to(dtype)
+
+
+# --- which tiles --------------------------------------------------------------------------------
+
+
+def tiles_of(mask: Mask) -> Iterator[Tile]:
+    """The tiles that hold something to see, by queries and then by keys from the last back."""
+    size = TILE
+    while mask.window is not None and size > 64 and size >= 2 * mask.window:
+        size //= 2
+    owners = None if mask.segments is None else mask.segments.reshape(-1, mask.kv_tokens)
+    cuts = _key_cuts(mask, size)
+    spans = [_owners(owners, first, last) for first, last in cuts]
+    for q0 in range(0, mask.q_tokens, size):
+        q1 = min(q0 + size, mask.q_tokens)
+        first, last = mask.reach(q0, q1)
+        own = _owners(owners, q0 + mask.shift, q1 + mask.shift)
+        for (k0, k1), their in zip(reversed(cuts), reversed(spans), strict=True):
+            if k1 <= first or k0 >= last or own[0] > their[1] or own[1] < their[0]:
+                continue
+            alike = own == their and own[0] == own[1]
+            rule = _rule(mask, q0, q1, k0, k1, alike)
+            if rule is not None:
+                yield Tile(q0, q1, k0, k1, rule)
+
+
+def _key_cuts(mask: Mask, size: int) -> list[tuple[int, int]]:
+    """Runs of keys whose borders are borders of queries, so that the diagonal has squares."""
+    borders = range(mask.shift % size, mask.kv_tokens, size)
+    edges = sorted({0, *borders, mask.kv_tokens})
+    return list(zip(edges, edges[1:], strict=False))
+
+
+def _owners(owners: Tensor | None, start: int, stop: int) -> tuple[int, int]:
+    """The least and the largest segment of these tokens in any row.
+
+    Padding makes the two differ, and tokens that are all padding share nothing with any.
+    """
+    if owners is None:
+        return 0, 0
+    low, high = (int(x) for x in owners[:, start:stop].aminmax())
+    return (low, high) if high >= 0 else (2**63 - 1, -(2**63))
+
+
+def _rule(mask: Mask, q0: int, q1: int, k0: int, k1: int, alike: bool) -> str | None:
+    i0, i1 = q0 + mask.shift, q1 - 1 + mask.shift
+    ahead, behind = k1 - 1 - i0, i1 - k0
+    if mask.causal and k0 > i1:
+        return None
+    near = mask.window is None or max(0 if mask.causal else ahead, behind) < mask.window
+    if not (near and alike):
+        return "mask"
+    if not mask.causal or ahead <= 0:
+        return "all"
+    return "causal" if (k0, k1 - 1) == (i0, i1) else "mask"
+
+
+# --- what a bias adds ---------------------------------------------------------------------------
+
+
+def no_terms(tile: Tile) -> Term:
+    """Nothing: position is in q and k already."""
+    return Term()
+
+
+def bias_terms(
+    encoding: Bias, q_positions: Tensor, kv_positions: Tensor, dtype: torch.dtype, factor: bool
+) -> Terms:
+    """Channels where the bias factors (if ``factor``) and keys stand on one side, else numbers."""
+    wide = wide_dtype(dtype)
+
+    def terms(tile: Tile) -> Term:
+        q = narrowed(q_positions, tile.q0, tile.q1, encoding.axes)
+        k = narrowed(kv_positions, tile.k0, tile.k1, encoding.axes)
+        if factor and encoding.axes == 1:
+            after = _side(q, k, tile.rule)
+            factors = None if after is None else encoding.factors(q, k, after=after)
+            if factors is not None:
+                return Term(factors=_four(factors))
+        bias = encoding.bias(q, k, wide)
+        return Term(bias=bias if bias.dim() == 4 else bias.unsqueeze(0))
+
+    return terms
+
+
+def _side(q: Tensor, k: Tensor, rule: str) -> bool | None:
+    """False: keys stand at or before queries that may see them; True: after; None: both."""
+    if bool((k.amax(-1) <= q.amin(-1)).all()):
+        return False
+    if rule == "causal" and bool((k.cummax(-1).values <= q).all()):
+        return False
+    return True if bool((k.amin(-1) >= q.amax(-1)).all()) else None
+
+
+def _four(factors: Factors) -> Factors:
+    """The same with a dimension of rows."""
+
+    def rows(x: Tensor, dim: int) -> Tensor:
+        return x if x.dim() == dim else x.unsqueeze(0)
+
+    row = None if factors.row is None else rows(factors.row, 3)
+    return Factors(rows(factors.q, 4), rows(factors.k, 4), row)
+
+
+# --- one tile -----------------------------------------------------------------------------------
+
+
+class _Prepared(NamedTuple):
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    mask: Tensor | None
+    dead: Tensor | None
+    """Queries that see nothing of the tile, ``[rows or 1, 1, q_tokens]``."""
+    row: Tensor | None
+    causal: bool
+
+
+def _prepared(q: Tensor, k: Tensor, v: Tensor, plan: Plan, tile: Tile) -> _Prepared:
+    """What the kernel takes for one tile."""
+    q, k, v = q[:, :, tile.q0 : tile.q1], k[:, :, tile.k0 : tile.k1], v[:, :, tile.k0 : tile.k1]
+    if q.shape[1] != k.shape[1]:
+        k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
+    term = plan.terms(tile)
+    row = None
+    if term.factors is not None:
+        q, k = widened(q, k, term.factors, plan.scale, v.shape[-1])
+        row = term.factors.row
+    width = max(q.shape[-1], v.shape[-1])
+    q, k, v = (padded(x, width) for x in (q, k, v))
+    mask, dead = term.bias, None
+    if tile.rule != "all" and (tile.rule == "mask" or mask is not None):
+        allowed = plan.mask.tile(tile.q0, tile.q1, tile.k0, tile.k1, q.device)
+        if allowed is not None:
+            allowed = allowed if allowed.dim() == 4 else allowed[None, None]
+            dead = ~allowed.any(-1)
+            blank = torch.zeros((), dtype=wide_dtype(q.dtype)) if mask is None else mask
+            mask = torch.where(allowed, blank, float("-inf"))
+    return _Prepared(q, k, v, mask, dead, row, tile.rule == "causal" and mask is None)
+
+
+def _ahead(one: _Prepared, scale: float) -> tuple[Tensor, Tensor]:
+    """The output of one tile and its log-sum-exp in float64, −inf where nothing is seen."""
+    mask = one.mask
+    if mask is not None and one.dead is not None:
+        mask = torch.where(one.dead[..., None], 0.0, mask)
+    out, total = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        one.q, one.k, one.v, 0.0, one.causal, attn_mask=mask, scale=scale
+    )
+    total = total.to(torch.float64)
+    total = total if one.row is None else total + one.row
+    return out, total if one.dead is None else total.masked_fill(one.dead, float("-inf"))
+
+
+def _back(
+    one: _Prepared, scale: float, grad: Tensor, out: Tensor, total: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The tile's share of the gradients, from the output and log-sum-exp of whole rows."""
+    own = total if one.row is None else total - one.row
+    own = own.masked_fill(total == float("-inf"), 0.0).to(wide_dtype(one.q.dtype))
+    if one.dead is not None:
+        own = own.masked_fill(one.dead, 0.0)  # masked anyway; any finite number will do
+    width = one.v.shape[-1]
+    return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+        padded(grad, width),
+        one.q,
+        one.k,
+        one.v,
+        padded(out, width),
+        own,
+        0.0,
+        one.causal,
+        attn_mask=one.mask,
+        scale=scale,
+    )
+
+
+class _Tiled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q: Tensor, k: Tensor, v: Tensor, plan: Plan) -> Tensor:
+        wide = wide_dtype(q.dtype)
+        out = q.new_zeros(*q.shape[:3], v.shape[-1])
+        total = q.new_full(q.shape[:3], float("-inf"), dtype=torch.float64)
+        for q0, tiles in _grouped(plan.tiles, lambda tile: tile.q0):
+            run = slice(q0, tiles[0].q1)
+            joined: Tensor | None = None
+            for tile in tiles:
+                part, own = _ahead(_prepared(q, k, v, plan, tile), plan.scale)
+                part = part[..., : v.shape[-1]]
+                if joined is None:
+                    joined, total[:, :, run] = part.to(wide), own
+                    continue
+                before = total[:, :, run]
+                share = torch.sigmoid(own - before).nan_to_num(0.0)  # nothing seen in both: 0
+                total[:, :, run] = torch.logaddexp(before, own)
+                joined = joined.lerp(part.to(wide), share.to(wide)[..., None])
+            if joined is not None:
+                out[:, :, run] = joined
+        out.masked_fill_((total == float("-inf"))[..., None], 0.0)
+        ctx.save_for_backward(q, k, v, out, total)
+        ctx.plan = plan
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
+        q, k, v, out, total = ctx.saved_tensors
+        wide = wide_dtype(q.dtype)
+        dq = torch.zeros(q.shape, dtype=wide)
+        dk, dv = torch.zeros_like(k), torch.zeros_like(v)
+        by_keys = sorted(ctx.plan.tiles, key=lambda tile: tile.k0)
+        for k0, tiles in _grouped(by_keys, lambda tile: tile.k0):
+            keys = slice(k0, tiles[0].k1)
+            sums: list[Tensor] = []
+            for tile in tiles:
+                run = slice(tile.q0, tile.q1)
+                one = _prepared(q, k, v, ctx.plan, tile)
+                gq, *more = _back(
+                    one, ctx.plan.scale, grad[:, :, run], out[:, :, run], total[:, :, run]
+                )
+                dq[:, :, run] += gq[..., : q.shape[-1]]
+                mine = [
+                    _gathered(g[..., : x.shape[-1]], x) for g, x in zip(more, (k, v), strict=True)
+                ]
+                if sums:
+                    for have, new in zip(sums, mine, strict=True):
+                        have += new
+                else:
+                    sums = [g.to(wide) for g in mine]
+            dk[:, :, keys], dv[:, :, keys] = sums
+        return dq.to(q.dtype), dk, dv, None
+
+
+def _grouped(tiles: list[Tile], key: Callable[[Tile], int]) -> Iterator[tuple[int, list[Tile]]]:
+    """Runs of tiles with one key, as they come."""
+    run: list[Tile] = []
+    for tile in tiles:
+        if run and key(run[0]) != key(tile):
+            yield key(run[0]), run
+            run = []
+        run.append(tile)
+    if run:
+        yield key(run[0]), run
+
+
+def _gathered(grad: Tensor, x: Tensor) -> Tensor:
+    """The gradient of shared keys: the sum over the query heads that share them."""
+    if grad.shape[1] == x.shape[1]:
+        return grad
+    return grad.unflatten(1, (x.shape[1], -1)).sum(2)
