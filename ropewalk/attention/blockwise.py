@@ -45,7 +45,7 @@ def biased(
     scale: float | None,
     mask: Mask,
 ) -> Tensor:
-    """A bias added to the logits in at least float32, whatever it is and whether or not it learns."""
+    """A bias added to the logits in at least float32, whether or not it learns."""
     wide = wide_dtype(q.dtype)
 
     def block(part: Tensor, keys: Tensor, values: Tensor, start: int) -> Tensor:

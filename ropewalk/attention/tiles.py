@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -119,7 +120,7 @@ def _key_cuts(mask: Mask, size: int) -> list[tuple[int, int]]:
     """Runs of keys whose borders are borders of queries, so that the diagonal has squares."""
     borders = range(mask.shift % size, mask.kv_tokens, size)
     edges = sorted({0, *borders, mask.kv_tokens})
-    return list(zip(edges, edges[1:], strict=False))
+    return list(pairwise(edges))
 
 
 def _owners(owners: Tensor | None, start: int, stop: int) -> tuple[int, int]:
