@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 import torch
+from attention_oracle import ORACLES, Call, random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import ropewalk
-from attention_oracle import HEAD_DIM, ORACLES, Call, random
 from ropewalk import attend
 from ropewalk.attention import blockwise
 from ropewalk.encodings.bias import ALiBi
-from ropewalk.encodings.rotary import AxialRoPE, RoPE, p_rope
+from ropewalk.encodings.rotary import AxialRoPE, RoPE
 
 pytestmark = pytest.mark.usefixtures("poisoned")
 

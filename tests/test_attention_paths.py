@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 import torch
-from attention_oracle import HEAD_DIM, ORACLES, Call, random
+from attention_oracle import ORACLES, Call
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import ropewalk
-from ropewalk import attend
-from ropewalk.attention import Path, mask, path, paths, score_mod, tiles
-from ropewalk.encodings.bias import ALiBi
-from ropewalk.encodings.rotary import RoPE
+from ropewalk.attention import paths, tiles
 
 pytestmark = pytest.mark.usefixtures("poisoned")
 
@@ -26,6 +21,7 @@ names = pytest.mark.parametrize("name", ORACLES)
 def tiny(monkeypatch):
     """Tiles of four tokens, for the shortest sequence."""
     monkeypatch.setattr(tiles, "TILE", 4)
+    monkeypatch.setattr(tiles, "BIAS_TILE", 4)
     monkeypatch.setattr(paths, "SHORT", 0)
 
 

@@ -82,16 +82,17 @@ def attend(
 
 def _tiled(call: Call) -> Tensor:
     flat = call.in_rows()
-    terms, q, k, v = tiles.no_terms, flat.q, flat.k, flat.v
+    terms, size, q, k, v = tiles.no_terms, tiles.TILE, flat.q, flat.k, flat.v
     if isinstance(flat.encoding, Bias):
         assert flat.q_positions is not None
         assert flat.kv_positions is not None
+        size = tiles.BIAS_TILE
         terms = tiles.bias_terms(
             flat.encoding, flat.q_positions, flat.kv_positions, q.dtype, factor=False
         )
     else:
         q, k, v = tiles.cast(q, k, v)
-    result = tiles.tiled(q, k, v, flat.logit_scale, flat.mask, terms).to(call.q.dtype)
+    result = tiles.tiled(q, k, v, flat.logit_scale, flat.mask, terms, size).to(call.q.dtype)
     return result.reshape(*call.q.shape[:-1], call.v.shape[-1])
 
 

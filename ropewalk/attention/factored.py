@@ -76,7 +76,9 @@ def compute(call: Call) -> Tensor:
         terms = tiles.bias_terms(
             encoding, flat.q_positions, flat.kv_positions, flat.q.dtype, factor=True
         )
-        result = tiles.tiled(flat.q, flat.k, flat.v, flat.logit_scale, flat.mask, terms)
+        whole = flat.mask.plain and flat.mask.causal and (flat.counted or _in_order(flat))
+        size = tiles.TILE if whole else tiles.BIAS_TILE
+        result = tiles.tiled(flat.q, flat.k, flat.v, flat.logit_scale, flat.mask, terms, size)
         return result.reshape(*call.q.shape[:-1], call.v.shape[-1])
     factors = _factors(call)
     assert factors is not None

@@ -29,8 +29,10 @@ from ropewalk.core import Bias, Factors, wide_dtype
 from ropewalk.kernels.fused import eager, forward_mode
 from ropewalk.kernels.kinds import ordinary
 
-TILE = 1024
-"""Queries and keys of the largest tile."""
+TILE = 2048
+"""Queries and keys of a tile without numbers of its own for each head."""
+BIAS_TILE = 512
+"""Queries and keys of a tile that may hold a bias for each head."""
 _DTYPES = frozenset({torch.float64, torch.float32, torch.bfloat16, torch.float16})
 
 
@@ -77,9 +79,11 @@ class Plan:
     tiles: list[Tile]
 
 
-def tiled(q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Mask, terms: Terms) -> Tensor:
-    """Attention of ``[rows, heads, tokens, head_dim]``; see the module."""
-    plan = Plan(mask, terms, scale, list(tiles_of(mask)))
+def tiled(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Mask, terms: Terms, size: int
+) -> Tensor:
+    """Attention of ``[rows, heads, tokens, head_dim]`` by tiles of ``size`` tokens."""
+    plan = Plan(mask, terms, scale, list(tiles_of(mask, size)))
     return _Tiled.apply(q, k, v, plan)  # pyright: ignore[reportReturnType]
 
 
@@ -95,9 +99,11 @@ def cast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 # --- which tiles --------------------------------------------------------------------------------
 
 
-def tiles_of(mask: Mask) -> Iterator[Tile]:
-    """The tiles that hold something to see, by queries and then by keys from the last back."""
-    size = TILE
+def tiles_of(mask: Mask, size: int) -> Iterator[Tile]:
+    """The tiles that hold something to see, by queries and then by keys from the last back.
+
+    With a window they are no larger than it, so that few of the keys read are out of sight.
+    """
     while mask.window is not None and size > 64 and size >= 2 * mask.window:
         size //= 2
     owners = None if mask.segments is None else mask.segments.reshape(-1, mask.kv_tokens)
