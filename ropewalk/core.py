@@ -236,8 +236,8 @@ class Bias(Encoding):
 
         It need hold only where the key stands at or before the query (``after=False``), or only
         where it stands at or after it (``after=True``). Channels should be small for the keys
-        given, so that few digits hold them: measure positions from the middle of these keys, and
-        leave what is alike for all keys to :attr:`Factors.row`.
+        that matter most, so that few digits hold them: measure positions from where the nearest
+        keys stand, and leave what is alike for all keys to :attr:`Factors.row`.
 
         Args:
             q_positions, kv_positions: int64 ``[..., q_tokens]`` and ``[..., kv_tokens]``.

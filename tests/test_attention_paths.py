@@ -22,6 +22,7 @@ def tiny(monkeypatch):
     """Tiles of four tokens, for the shortest sequence."""
     monkeypatch.setattr(tiles, "TILE", 4)
     monkeypatch.setattr(tiles, "BIAS_TILE", 4)
+    monkeypatch.setattr(tiles, "SQUARE", {torch.float64: 2, torch.float32: 2})
     monkeypatch.setattr(paths, "SHORT", 0)
 
 

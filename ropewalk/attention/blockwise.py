@@ -27,7 +27,7 @@ def plain(q: Tensor, k: Tensor, v: Tensor, scale: float | None, mask: Mask) -> T
 
     def block(part: Tensor, keys: Tensor, values: Tensor, start: int) -> Tensor:
         stop = start + part.shape[-2]
-        first, last = _reach(mask, start, stop)
+        first, last = mask.reach(start, stop)
         keys, values = (x.narrow(-2, first, last - first) for x in (keys, values))
         allowed = mask.tile(start, stop, first, last, part.device)
         return masked(part, keys, values, scale, None, allowed).to(q.dtype)
@@ -50,7 +50,7 @@ def biased(
 
     def block(part: Tensor, keys: Tensor, values: Tensor, start: int) -> Tensor:
         stop = start + part.shape[-2]
-        first, last = _reach(mask, start, stop)
+        first, last = mask.reach(start, stop)
         keys, values = (x.narrow(-2, first, last - first).to(wide) for x in (keys, values))
         allowed = mask.tile(start, stop, first, last, part.device)
         with no_autocast(part.device.type):
@@ -129,11 +129,6 @@ def _cuts(tokens: int) -> list[int]:
     while not torch.compiler.is_exporting() and runs * QUERY_BLOCK < tokens:
         runs *= 2
     return [run * tokens // runs for run in range(runs)] + [tokens]
-
-
-def _reach(mask: Mask, start: int, stop: int) -> tuple[int, int]:
-    """The keys to read; a traced graph reads all, or it would serve one length only."""
-    return (0, mask.kv_tokens) if torch.compiler.is_compiling() else mask.reach(start, stop)
 
 
 def _weights(logits: Tensor, allowed: Tensor | None) -> Tensor:

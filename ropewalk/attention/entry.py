@@ -92,7 +92,7 @@ def _tiled(call: Call) -> Tensor:
         )
     else:
         q, k, v = tiles.cast(q, k, v)
-    result = tiles.tiled(q, k, v, flat.logit_scale, flat.mask, terms, size).to(call.q.dtype)
+    result = tiles.tiled(q, k, v, flat.logit_scale, flat.mask, terms, size=size).to(call.q.dtype)
     return result.reshape(*call.q.shape[:-1], call.v.shape[-1])
 
 

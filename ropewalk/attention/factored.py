@@ -78,7 +78,16 @@ def compute(call: Call) -> Tensor:
         )
         whole = flat.mask.plain and flat.mask.causal and (flat.counted or _in_order(flat))
         size = tiles.TILE if whole else tiles.BIAS_TILE
-        result = tiles.tiled(flat.q, flat.k, flat.v, flat.logit_scale, flat.mask, terms, size)
+        result = tiles.tiled(
+            flat.q,
+            flat.k,
+            flat.v,
+            flat.logit_scale,
+            flat.mask,
+            terms,
+            size=size,
+            square=tiles.SQUARE.get(flat.q.dtype),
+        )
         return result.reshape(*call.q.shape[:-1], call.v.shape[-1])
     factors = _factors(call)
     assert factors is not None

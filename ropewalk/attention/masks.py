@@ -44,9 +44,9 @@ class Mask:
         if self.causal:
             last = stop + self.shift
         if self.window is not None:
-            near = min(self.window, self.kv_tokens + self.q_tokens)
-            first = min(max(0, start + self.shift - near + 1), self.kv_tokens)
-            last = max(first, min(last, stop + self.shift + near - 1))
+            low, high = start + self.shift - self.window + 1, stop + self.shift + self.window - 1
+            first = torch.sym_min(torch.sym_max(0, low), self.kv_tokens)
+            last = torch.sym_max(first, torch.sym_min(last, high))
         return first, last
 
     def rows(self, start: int, stop: int, device: torch.device) -> Tensor | None:

@@ -9,9 +9,10 @@ from torch import Tensor
 from ropewalk.attention import factored, flex, tiles
 from ropewalk.attention.call import Call, checked, learns
 from ropewalk.core import Bias, Contextual, Encoding
+from ropewalk.kernels.fused import eager
 
 PATHS = ("auto", "fused", "factored", "flex", "blockwise")
-SHORT = 512 * 512
+SHORT = 256 * 256
 """Logits a head up to which a block of bias or mask on a CPU costs less than tiles."""
 
 
@@ -89,6 +90,8 @@ def _fastest(call: Call) -> Path:
     if isinstance(encoding, Contextual):
         return Path("blockwise", f"{name} reads q and k: its logits exist a block at a time")
     if isinstance(encoding, Bias):
+        if not gpu and not eager():
+            return Path("blockwise", "a traced graph holds the bias a block at a time")
         if not gpu and _short(call):
             return Path("blockwise", "so short that one block of bias costs less than channels")
         obstacle = factored.obstacle(call) or factored.imprecise(call)
@@ -137,9 +140,9 @@ _OBSTACLES = {
 
 def tiled(call: Call) -> bool:
     """Whether a blockwise call is worth tiles, and can have them."""
-    if isinstance(call.encoding, Contextual) or _short(call):
+    if isinstance(call.encoding, Contextual) or not tiles.usable(call.q, call.k, call.v):
         return False
-    return not learns(call) and tiles.usable(call.q, call.k, call.v)
+    return not learns(call) and not _short(call)
 
 
 __all__ = ["PATHS", "Path", "chosen", "path", "tiled"]

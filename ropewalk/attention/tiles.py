@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 import torch
@@ -31,6 +31,11 @@ from ropewalk.kernels.kinds import ordinary
 
 TILE = 2048
 """Queries and keys of a tile without numbers of its own for each head."""
+SQUARE = {torch.float32: 256}
+"""On the diagonal, where the keys that weigh most have channels of any size, tiles are smaller.
+
+A float32 logit is off by 2^−24 of a channel; halves are rounded more coarsely anyway.
+"""
 BIAS_TILE = 512
 """Queries and keys of a tile that may hold a bias for each head."""
 _DTYPES = frozenset({torch.float64, torch.float32, torch.bfloat16, torch.float16})
@@ -77,14 +82,50 @@ class Plan:
     terms: Terms
     scale: float
     tiles: list[Tile]
+    size: int
+    """Queries, and keys, of a run; no tile crosses the border of one."""
+
+    @property
+    def by_queries(self) -> Iterator[tuple[slice, list[Tile]]]:
+        """The tiles of each run of queries."""
+        for tiles in _runs(self.tiles, lambda tile: tile.q0 // self.size):
+            yield slice(min(t.q0 for t in tiles), max(t.q1 for t in tiles)), tiles
+
+    @property
+    def by_keys(self) -> Iterator[tuple[slice, list[Tile]]]:
+        """The tiles of each run of keys."""
+
+        def run(tile: Tile) -> int:
+            return (tile.k0 - self.mask.shift) // self.size
+
+        for tiles in _runs(sorted(self.tiles, key=run), run):
+            yield slice(min(t.k0 for t in tiles), max(t.k1 for t in tiles)), tiles
 
 
 def tiled(
-    q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Mask, terms: Terms, size: int
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float,
+    mask: Mask,
+    terms: Terms,
+    *,
+    size: int,
+    square: int | None = None,
 ) -> Tensor:
-    """Attention of ``[rows, heads, tokens, head_dim]`` by tiles of ``size`` tokens."""
-    plan = Plan(mask, terms, scale, list(tiles_of(mask, size)))
-    return _Tiled.apply(q, k, v, plan)  # pyright: ignore[reportReturnType]
+    """Attention of ``[rows, heads, tokens, head_dim]``.
+
+    Args:
+        size: tokens of the largest tile; smaller for a window, so that few keys out of sight are
+            read.
+        square: tokens of the largest tile on the diagonal, if fewer.
+    """
+    while mask.window is not None and size > 64 and size >= 2 * mask.window:
+        size //= 2
+    tiles = list(tiles_of(mask, size))
+    if square is not None:
+        tiles = [small for tile in tiles for small in _divided(tile, square)]
+    return _Tiled.apply(q, k, v, Plan(mask, terms, scale, tiles, size))  # pyright: ignore[reportReturnType]
 
 
 def cast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -100,12 +141,7 @@ def cast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def tiles_of(mask: Mask, size: int) -> Iterator[Tile]:
-    """The tiles that hold something to see, by queries and then by keys from the last back.
-
-    With a window they are no larger than it, so that few of the keys read are out of sight.
-    """
-    while mask.window is not None and size > 64 and size >= 2 * mask.window:
-        size //= 2
+    """The tiles that hold something to see, by queries and then by keys."""
     owners = None if mask.segments is None else mask.segments.reshape(-1, mask.kv_tokens)
     cuts = _key_cuts(mask, size)
     spans = [_owners(owners, first, last) for first, last in cuts]
@@ -113,13 +149,25 @@ def tiles_of(mask: Mask, size: int) -> Iterator[Tile]:
         q1 = min(q0 + size, mask.q_tokens)
         first, last = mask.reach(q0, q1)
         own = _owners(owners, q0 + mask.shift, q1 + mask.shift)
-        for (k0, k1), their in zip(reversed(cuts), reversed(spans), strict=True):
+        for (k0, k1), their in zip(cuts, spans, strict=True):
             if k1 <= first or k0 >= last or own[0] > their[1] or own[1] < their[0]:
                 continue
             alike = own == their and own[0] == own[1]
             rule = _rule(mask, q0, q1, k0, k1, alike)
             if rule is not None:
                 yield Tile(q0, q1, k0, k1, rule)
+
+
+def _divided(tile: Tile, square: int) -> Iterator[Tile]:
+    """A causal square as smaller ones and what lies between them."""
+    if tile.rule != "causal" or tile.q1 - tile.q0 <= square:
+        yield tile
+        return
+    half = (tile.q1 - tile.q0) // 2
+    q, k = tile.q0 + half, tile.k0 + half
+    yield from _divided(Tile(tile.q0, q, tile.k0, k, "causal"), square)
+    yield from _divided(Tile(q, tile.q1, k, tile.k1, "causal"), square)
+    yield Tile(q, tile.q1, tile.k0, k, "all")
 
 
 def _key_cuts(mask: Mask, size: int) -> list[tuple[int, int]]:
@@ -276,25 +324,20 @@ def _back(
 class _Tiled(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q: Tensor, k: Tensor, v: Tensor, plan: Plan) -> Tensor:
-        wide = wide_dtype(q.dtype)
-        out = q.new_zeros(*q.shape[:3], v.shape[-1])
+        wide, value_dim = wide_dtype(q.dtype), v.shape[-1]
+        out = q.new_zeros(*q.shape[:3], value_dim)
         total = q.new_full(q.shape[:3], float("-inf"), dtype=torch.float64)
-        for q0, tiles in _grouped(plan.tiles, lambda tile: tile.q0):
-            run = slice(q0, tiles[0].q1)
-            joined: Tensor | None = None
+        for run, tiles in plan.by_queries:
+            joined = out[:, :, run].to(wide)  # float32 adds where it lies, others in a copy
             for tile in tiles:
+                rows = slice(tile.q0 - run.start, tile.q1 - run.start)
                 part, own = _ahead(_prepared(q, k, v, plan, tile), plan.scale)
-                part = part[..., : v.shape[-1]]
-                if joined is None:
-                    joined, total[:, :, run] = part.to(wide), own
-                    continue
-                before = total[:, :, run]
-                share = torch.sigmoid(own - before).nan_to_num(0.0)  # nothing seen in both: 0
-                total[:, :, run] = torch.logaddexp(before, own)
-                joined = joined.lerp(part.to(wide), share.to(wide)[..., None])
-            if joined is not None:
+                before = total[:, :, tile.q0 : tile.q1]
+                share = torch.sigmoid(own - before).nan_to_num(0.0)  # nothing seen so far: 0
+                joined[:, :, rows].lerp_(part[..., :value_dim].to(wide), share.to(wide)[..., None])
+                total[:, :, tile.q0 : tile.q1] = torch.logaddexp(before, own)
+            if wide != q.dtype:
                 out[:, :, run] = joined
-        out.masked_fill_((total == float("-inf"))[..., None], 0.0)
         ctx.save_for_backward(q, k, v, out, total)
         ctx.plan = plan
         return out
@@ -303,42 +346,31 @@ class _Tiled(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
         q, k, v, out, total = ctx.saved_tensors
+        plan: Plan = ctx.plan
         wide = wide_dtype(q.dtype)
         dq = torch.zeros(q.shape, dtype=wide)
         dk, dv = torch.zeros_like(k), torch.zeros_like(v)
-        by_keys = sorted(ctx.plan.tiles, key=lambda tile: tile.k0)
-        for k0, tiles in _grouped(by_keys, lambda tile: tile.k0):
-            keys = slice(k0, tiles[0].k1)
-            sums: list[Tensor] = []
+        for run, tiles in plan.by_keys:
+            sums = dk[:, :, run].to(wide), dv[:, :, run].to(wide)
             for tile in tiles:
-                run = slice(tile.q0, tile.q1)
-                one = _prepared(q, k, v, ctx.plan, tile)
-                gq, *more = _back(
-                    one, ctx.plan.scale, grad[:, :, run], out[:, :, run], total[:, :, run]
+                queries = slice(tile.q0, tile.q1)
+                keys = slice(tile.k0 - run.start, tile.k1 - run.start)
+                one = _prepared(q, k, v, plan, tile)
+                mine, *others = _back(
+                    one, plan.scale, grad[:, :, queries], out[:, :, queries], total[:, :, queries]
                 )
-                dq[:, :, run] += gq[..., : q.shape[-1]]
-                mine = [
-                    _gathered(g[..., : x.shape[-1]], x) for g, x in zip(more, (k, v), strict=True)
-                ]
-                if sums:
-                    for have, new in zip(sums, mine, strict=True):
-                        have += new
-                else:
-                    sums = [g.to(wide) for g in mine]
-            dk[:, :, keys], dv[:, :, keys] = sums
+                dq[:, :, queries] += mine[..., : q.shape[-1]]
+                for into, more in zip(sums, others, strict=True):
+                    into[:, :, keys] += _gathered(more[..., : into.shape[-1]], into)
+            if wide != q.dtype:
+                dk[:, :, run], dv[:, :, run] = sums
         return dq.to(q.dtype), dk, dv, None
 
 
-def _grouped(tiles: list[Tile], key: Callable[[Tile], int]) -> Iterator[tuple[int, list[Tile]]]:
-    """Runs of tiles with one key, as they come."""
-    run: list[Tile] = []
-    for tile in tiles:
-        if run and key(run[0]) != key(tile):
-            yield key(run[0]), run
-            run = []
-        run.append(tile)
-    if run:
-        yield key(run[0]), run
+def _runs(tiles: list[Tile], run: Callable[[Tile], int]) -> Iterator[list[Tile]]:
+    """The tiles of one run after another, as they come."""
+    for _, group in groupby(tiles, run):
+        yield list(group)
 
 
 def _gathered(grad: Tensor, x: Tensor) -> Tensor:

@@ -69,8 +69,10 @@ class ALiBi(Bias):
     def factors(
         self, q_positions: Tensor, kv_positions: Tensor, *, after: bool = False
     ) -> Factors | None:
-        """Rank 1: −m(i − j) = m·(j − c) − m·(i − c), with c in the middle of the keys."""
-        centre = (kv_positions[..., :1] + kv_positions[..., -1:]) // 2
+        """Rank 1: −m(i − j) = m·(j − c) − m·(i − c), with c where the nearest keys stand."""
+        middle = (q_positions[..., :1] + q_positions[..., -1:]) // 2
+        nearest = kv_positions[..., :1] if after else kv_positions[..., -1:]
+        centre = torch.maximum(nearest, middle) if after else torch.minimum(nearest, middle)
         slopes = self._slopes(kv_positions.device) * (-1.0 if after else 1.0)
         k = (kv_positions - centre).to(torch.float64)[..., None, :, None]
         apart = (q_positions - centre).to(torch.float64)[..., None, :]
