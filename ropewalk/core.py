@@ -251,7 +251,8 @@ class Bias(Encoding):
         FlexAttention compiles it where it is written with pointwise operations and look-ups;
         this general form, overridden or not, is right wherever it runs.
         """
-        return self.bias(q_position.reshape(1), kv_position.reshape(1))[..., head, 0, 0]
+        one = self.bias(q_position.unsqueeze(0), kv_position.unsqueeze(0))
+        return one.flatten().index_select(0, head.reshape(1)).squeeze(0)
 
 
 @dataclass(frozen=True)

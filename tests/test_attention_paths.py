@@ -339,13 +339,13 @@ def test_the_flex_path(monkeypatch):
 
 
 def test_memory_does_not_grow_with_the_square():
-    """4,096 tokens, 8 heads: one tensor [heads, tokens, tokens] would be 512 MiB."""
+    """3,072 tokens, 8 heads: one tensor [heads, tokens, tokens] would be 288 MiB."""
     code = """
 import re, torch
 from pathlib import Path
 from ropewalk import RoPE, attend
 from ropewalk.encodings.bias import ALiBi
-from attention_oracle import Fading, Forgetting
+from attention_oracle import Fading
 
 def status(key):
     text = Path("/proc/self/status").read_text()
@@ -355,7 +355,7 @@ def run(tokens, encoding, rules):
     leaves = [torch.randn(1, 8, tokens, 8, requires_grad=True) for _ in range(3)]
     attend(*leaves, encoding, **rules).sum().backward()
 
-packed = torch.arange(4096) // 700
+packed = torch.arange(3072) // 700
 for name, encoding, rules in (
     ("alibi", ALiBi(8), {}),
     ("alibi, both sides", ALiBi(8), {"causal": False}),
@@ -364,12 +364,11 @@ for name, encoding, rules in (
     ("rope, window", RoPE(8), {"window": 300}),
     ("rope, packed", RoPE(8), {"segments": packed}),
     ("a bias that learns", Fading(8), {}),
-    ("contextual", Forgetting(8), {}),
 ):
     run(300, encoding, {k: v if k != "segments" else v[:300] for k, v in rules.items()})
     before = status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")
-    run(4096, encoding, rules)
+    run(3072, encoding, rules)
     print(name, round(status("VmHWM") - before), flush=True)
 """
     if not File("/proc/self/clear_refs").exists():
@@ -379,12 +378,16 @@ for name, encoding, rules in (
         capture_output=True,
         text=True,
         cwd=File(__file__).parent,
-        env={**os.environ, "PYTHONPATH": str(File(ropewalk.__file__).parent.parent)},
+        env={
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": str(File(ropewalk.__file__).parent.parent),
+        },
     )
     assert done.returncode == 0, done.stderr
     for line in done.stdout.splitlines():
-        assert int(line.split()[-1]) < 256, done.stdout
-    assert len(done.stdout.splitlines()) == 8
+        assert int(line.split()[-1]) < 200, done.stdout
+    assert len(done.stdout.splitlines()) == 7
 
 
 def test_a_window_reads_only_the_keys_inside_it():
