@@ -8,15 +8,17 @@ import re
 import subprocess
 import sys
 from pathlib import Path as File
+from typing import Any
 
 import pytest
 import torch
 from attention_oracle import HEAD_DIM, ORACLES, Call, random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import ropewalk
-from ropewalk import attend
+from ropewalk import Bias, attend
 from ropewalk.attention import Path, flex, mask, path, paths, score_mod, tiles
 from ropewalk.encodings.bias import ALiBi
 from ropewalk.encodings.rotary import RoPE
@@ -153,6 +155,46 @@ def test_parts_add_up_to_the_bias(dtype):
     assert (logits - expected).abs().max() < 4000 * 2.0**-23
 
 
+def factoring() -> dict[str, Bias]:
+    made = {
+        name: ropewalk.make(name, **spec.config)
+        for name, spec in ropewalk.encodings().items()
+        if spec.family == "bias"
+    }
+    return {
+        name: bias
+        for name, bias in made.items()
+        if isinstance(bias, Bias) and type(bias).factors is not Bias.factors
+    }
+
+
+@pytest.mark.parametrize("name", factoring())
+@pytest.mark.parametrize("after", [False, True])
+def test_factors_are_the_bias(name, after):
+    """For every encoding of the catalogue that gives some, at any place."""
+    encoding = factoring()[name]
+    for start in (0, -1000, 2**40):
+        near, far = torch.arange(start, start + 9), torch.arange(start + 8, start + 40, 3)
+        q, k = (near, far) if after else (far, near)
+        q, k = torch.stack((q, q)), torch.stack((k, k))
+        factors = encoding.factors(q, k, after=after)
+        assert factors is not None
+        found = factors.q @ factors.k.mT
+        found = found if factors.row is None else found + factors.row[..., None]
+        expected = encoding.bias(q, k, torch.float64)
+        assert (found - expected).abs().max() <= 1e-12 * expected.abs().max().clamp_min(1.0)
+
+
+def test_second_derivatives_go_by_plain_operations():
+    q, k, v = (random(1, 2, 300, 4, seed=s).requires_grad_() for s in range(3))
+    with sdpa_kernel(SDPBackend.MATH):
+        y = attend(q, k, v, ALiBi(2), window=9)
+        (first,) = torch.autograd.grad(y.square().sum(), q, create_graph=True)
+        (second,) = torch.autograd.grad(first.square().sum(), k)
+    assert torch.isfinite(second).all()
+    assert (second != 0).any()
+
+
 # Which path.
 
 Q, K = torch.randn(1, 8, 300, 16), torch.randn(1, 2, 300, 16)
@@ -237,7 +279,12 @@ def test_channels_in_one_call(monkeypatch):
         with pytest.raises(ValueError, match="positions are not known to put each key before"):
             attend(q, k, v, ALiBi(4), q_positions=queries, kv_positions=keys, path="factored")
     q, k, v = Call("alibi").inputs()
-    for rules in ({"window": 3}, {"causal": False}, {"segments": torch.zeros(7).long()}):
+    refused: list[dict[str, Any]] = [
+        {"window": 3},
+        {"causal": False},
+        {"segments": torch.zeros(7).long()},
+    ]
+    for rules in refused:
         with pytest.raises(ValueError, match="in one fused call, channels"):
             attend(q, k, v, ALiBi(4), path="factored", **rules)
 
@@ -323,14 +370,15 @@ def test_the_flex_path(monkeypatch):
     """Uncompiled here, which is the same function in plain operations."""
     monkeypatch.setattr(flex, "_compiled", lambda: flex.flex_attention)
     segments = torch.tensor([[0] * 4 + [1] * 5, [-1] * 2 + [0] * 7])
+    kinds: list[dict[str, Any]] = [
+        {},
+        {"window": 3},
+        {"causal": False},
+        {"segments": segments},
+        {"spread": True},
+    ]
     for name in ("none", "rope", "alibi"):
-        for rules in (
-            {},
-            {"window": 3},
-            {"causal": False},
-            {"segments": segments},
-            {"spread": True},
-        ):
+        for rules in kinds:
             call = Call(name, q_tokens=7, kv_tokens=9, path="flex", dtype=torch.float32, **rules)
             call.check()
 

@@ -45,8 +45,8 @@ class Mask:
             last = stop + self.shift
         if self.window is not None:
             low, high = start + self.shift - self.window + 1, stop + self.shift + self.window - 1
-            first = torch.sym_min(torch.sym_max(0, low), self.kv_tokens)
-            last = torch.sym_max(first, torch.sym_min(last, high))
+            first = _least(_most(0, low), self.kv_tokens)
+            last = _most(first, _least(last, high))
         return first, last
 
     def rows(self, start: int, stop: int, device: torch.device) -> Tensor | None:
@@ -71,3 +71,13 @@ class Mask:
             same = same.unsqueeze(-3) if same.dim() == 3 else same
             allowed = same if allowed is None else allowed & same
         return allowed
+
+
+def _least(a: int, b: int) -> int:
+    """``min`` for the symbols of a traced graph too."""
+    return torch.sym_min(a, b)  # pyright: ignore[reportReturnType]
+
+
+def _most(a: int, b: int) -> int:
+    """``max`` for the symbols of a traced graph too."""
+    return torch.sym_max(a, b)  # pyright: ignore[reportReturnType]

@@ -42,9 +42,13 @@ _DTYPES = frozenset({torch.float64, torch.float32, torch.bfloat16, torch.float16
 
 
 def usable(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    """Whether the kernel that also tells the log-sum-exp can be called: eager, on a CPU."""
+    """Whether the kernel that also tells the log-sum-exp can be called: eager, on a CPU.
+
+    It has no second derivative; ``sdpa_kernel(SDPBackend.MATH)`` keeps it away.
+    """
     return (
         q.device.type == "cpu"
+        and torch.backends.cuda.flash_sdp_enabled()  # named so, yet it rules on a CPU too
         and eager()
         and not forward_mode()
         and ordinary(q, k, v)
