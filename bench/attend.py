@@ -44,7 +44,11 @@ def main() -> int:
         return 1
     found = {"tokens": options.tokens, "dtype": options.dtype, "window": options.window}
     found["error"] = {name: error for name, (error, _) in gated.items()}
-    found["path"] = {n: path(*inputs(options)[:2], e)._asdict() for n, e in encodings().items()}
+    q, k, *_ = inputs(options)
+    found["path"] = {
+        name: path(q, k, encoding, window=options.window)._asdict()
+        for name, encoding in encodings(options).items()
+    }
     found["forward"] = ratios(options, backward=False)
     found["forward and backward"] = ratios(options, backward=True)
     found["peak memory"] = memory(options)
@@ -58,7 +62,7 @@ def main() -> int:
     return 0
 
 
-def parsed() -> argparse.Namespace:
+def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tokens", type=int, default=16384)
     parser.add_argument("--heads", type=int, default=8)
@@ -68,24 +72,21 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--window", type=int)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
-def encodings() -> dict[str, ALiBi | RoPE | None]:
-    return {"alibi": ALiBi(8), "rope": RoPE(64)}
+def encodings(options: argparse.Namespace) -> dict[str, ALiBi | RoPE]:
+    return {"alibi": ALiBi(options.heads), "rope": RoPE(options.head_dim)}
 
 
 def forms(options: argparse.Namespace) -> dict[str, Form]:
-    alibi, rope, window = ALiBi(options.heads), RoPE(options.head_dim), options.window
-
     def plain(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
 
-    return {
-        "plain": plain,
-        "alibi": lambda q, k, v: attend(q, k, v, alibi, window=window),
-        "rope": lambda q, k, v: attend(q, k, v, rope, window=window),
-    }
+    def with_(encoding: ALiBi | RoPE) -> Form:
+        return lambda q, k, v: attend(q, k, v, encoding, window=options.window)
+
+    return {"plain": plain} | {name: with_(e) for name, e in encodings(options).items()}
 
 
 def inputs(options: argparse.Namespace) -> list[Tensor]:

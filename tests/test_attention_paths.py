@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import os
 import re
@@ -452,3 +453,27 @@ def test_a_window_reads_only_the_keys_inside_it():
     assert covered <= 2 * 256 * tokens
     first, last = call.mask.reach(50_000, 50_256)
     assert (first, last) == (50_000 - window + 1, 50_256)
+
+
+# The benchmark.
+
+
+@pytest.mark.parametrize("window", [None, 100])
+def test_the_benchmark_lets_nothing_wrong_through(window, monkeypatch):
+    spec = importlib.util.spec_from_file_location(
+        "bench_attend", File(__file__).parent.parent / "bench" / "attend.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    bench = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+    options = bench.parsed(["--tokens=300", "--heads=4", "--head-dim=8", "--rounds=1"])
+    options.window = window
+    assert {name: right for name, (_, right) in bench.gate(options).items()} == {
+        "plain": True,
+        "alibi": True,
+        "rope": True,
+    }
+    assert bench.ratios(options, backward=True)["plain"] == 1
+    monkeypatch.setattr(bench, "attend", lambda q, k, v, encoding, window: v)
+    assert [n for n, (_, right) in bench.gate(options).items() if not right] == ["alibi", "rope"]

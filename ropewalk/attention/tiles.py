@@ -48,8 +48,8 @@ def usable(q: Tensor, k: Tensor, v: Tensor) -> bool:
     """
     return (
         q.device.type == "cpu"
-        and torch.backends.cuda.flash_sdp_enabled()  # named so, yet it rules on a CPU too
         and eager()
+        and torch.backends.cuda.flash_sdp_enabled()  # named so, yet it rules on a CPU too
         and not forward_mode()
         and ordinary(q, k, v)
         and q.dtype in _DTYPES
