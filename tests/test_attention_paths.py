@@ -21,6 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 import ropewalk
 from ropewalk import Bias, attend
 from ropewalk.attention import Path, flex, mask, path, paths, score_mod, tiles
+from ropewalk.attention.tiling import tiles_of
 from ropewalk.encodings.bias import ALiBi
 from ropewalk.encodings.rotary import RoPE
 
@@ -448,7 +449,7 @@ def test_a_window_reads_only_the_keys_inside_it():
         torch.empty(1, 1, tokens, 8),
         None, None, None, True, None, None, window, False,
     )  # fmt: skip
-    found = list(tiles.tiles_of(call.mask, 256))
+    found = list(tiles_of(call.mask, 256))
     covered = sum((t.q1 - t.q0) * (t.k1 - t.k0) for t in found)
     assert covered <= 2 * 256 * tokens
     first, last = call.mask.reach(50_000, 50_256)
