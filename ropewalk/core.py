@@ -229,6 +229,47 @@ class Bias(Encoding):
     def reference(self, head: int, q_position: int, k_position: int) -> float:
         """One number of :meth:`bias` in float64."""
 
+    def factors(
+        self, q_positions: Tensor, kv_positions: Tensor, *, after: bool = False
+    ) -> Factors | None:
+        """The bias as an inner product, in float64; None (unless overridden) if it is none.
+
+        It need hold only where the key stands at or before the query (``after=False``), or only
+        where it stands at or after it (``after=True``). Channels should be small for the keys
+        that matter most, so that few digits hold them: measure positions from where the nearest
+        keys stand, and leave what is alike for all keys to :attr:`Factors.row`.
+
+        Args:
+            q_positions, kv_positions: int64 ``[..., q_tokens]`` and ``[..., kv_tokens]``.
+            after: which side of the query the keys stand on.
+        """
+        return None
+
+    def score(self, head: Tensor, q_position: Tensor, kv_position: Tensor) -> Tensor:
+        """One number of :meth:`bias` for a 0-d head and 0-d positions, in float32.
+
+        FlexAttention compiles it where it is written with pointwise operations and look-ups;
+        this general form, overridden or not, is right wherever it runs.
+        """
+        one = self.bias(q_position.unsqueeze(0), kv_position.unsqueeze(0))
+        return one.flatten().index_select(0, head.reshape(1)).squeeze(0)
+
+
+@dataclass(frozen=True)
+class Factors:
+    """A bias as an inner product: b_h(i, j) = ⟨q_hi, k_hj⟩ + row_hi.
+
+    Args:
+        q: ``[..., heads, q_tokens, channels]``.
+        k: ``[..., heads or 1, kv_tokens, channels]``; heads of its own only where q and k have as
+            many heads.
+        row: ``[..., heads, q_tokens]``, alike for all keys, so the softmax drops it; None for 0.
+    """
+
+    q: Tensor
+    k: Tensor
+    row: Tensor | None = None
+
 
 @dataclass(frozen=True)
 class Block:
@@ -309,6 +350,7 @@ __all__ = [
     "Block",
     "Contextual",
     "Encoding",
+    "Factors",
     "Rotary",
     "integer_positions",
     "token_positions",

@@ -444,7 +444,13 @@ def test_a_bias_needs_a_graph_per_doubling_and_not_per_length():
     compiled = torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=True)
     for tokens in (1, 2, 256, 257, 300, 512):
         given = (drawn(1, 4, tokens, 8).requires_grad_(), drawn(1, 4, tokens, 8).requires_grad_())
-        assert_same_bits_and_gradients(function, compiled, given)
+        found, expected = compiled(*given), function(*given)
+        torch.testing.assert_close(found, expected, rtol=0, atol=5e-6)
+        cotangent = drawn(*expected.shape, seed=9)
+        for mine, theirs in zip(
+            *(torch.autograd.grad(y, given, cotangent) for y in (found, expected)), strict=True
+        ):
+            torch.testing.assert_close(mine, theirs, rtol=0, atol=5e-5)
     assert counters["stats"]["unique_graphs"] == 3  # one, to 256, to 512
 
 

@@ -224,7 +224,7 @@ def test_an_exported_attention_serves_every_length(encoding):
     ).module()
     for tokens in (2, 5, 300, 600):
         expected = attend(*inputs(tokens), inputs(tokens)[1], encoding)
-        torch.testing.assert_close(module(*inputs(tokens)), expected, rtol=0, atol=2e-6)
+        torch.testing.assert_close(module(*inputs(tokens)), expected, rtol=0, atol=6e-6)
 
 
 # ONNX

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.catalog import Spec, Variant, register
-from ropewalk.core import Bias, wide_dtype
+from ropewalk.core import Bias, Factors, wide_dtype
 from ropewalk.encodings.offsets import offsets
 from ropewalk.encodings.width import check_dim, check_floating
 from ropewalk.spectra.arguments import check_number
@@ -117,12 +117,8 @@ class ALiBi(Bias):
         """``[..., heads, q_tokens, kv_tokens]``, rounded once from the integer distance."""
         offset = offsets(q_positions, kv_positions)
         wide = torch.float64 if self.past_bonus else wide_dtype(dtype)  # a sum cancels
-        moved = self.slopes.device != offset.device
-        here = self.derive(offset.device) if moved else dict(self.named_buffers())
-        slopes = {name: values.to(wide)[:, None, None] for name, values in here.items()}
-        slope = slopes["slopes"]
-        if self._ahead is not None:
-            slope = torch.where(offset < 0, slopes["slopes_ahead"], slope)
+        behind, ahead = (x.to(wide)[:, None, None] for x in self._sides(offset.device))
+        slope = behind if self._ahead is None else torch.where(offset < 0, ahead, behind)
         bias = -slope * offset.abs().to(wide)
         if self.past_bonus:
             bias = bias + self.past_bonus * (offset > 0)
@@ -134,6 +130,37 @@ class ALiBi(Bias):
             return -(self._ahead or self._behind)[head] * (k_position - q_position)
         bonus = self.past_bonus if k_position < q_position else 0.0
         return bonus - self._behind[head] * (q_position - k_position)
+
+    def factors(
+        self, q_positions: Tensor, kv_positions: Tensor, *, after: bool = False
+    ) -> Factors | None:
+        """Rank 1: −m(i − j) = m·(j − c) − m·(i − c), with c where the nearest keys stand.
+
+        None with ``past_bonus``, which the query's own place does not have.
+        """
+        if self.past_bonus:
+            return None
+        middle = (q_positions[..., :1] + q_positions[..., -1:]) // 2
+        nearest = kv_positions[..., :1] if after else kv_positions[..., -1:]
+        centre = torch.maximum(nearest, middle) if after else torch.minimum(nearest, middle)
+        behind, ahead = self._sides(kv_positions.device)
+        slopes = -ahead if after else behind
+        k = (kv_positions - centre).to(torch.float64)[..., None, :, None]
+        apart = (q_positions - centre).to(torch.float64)[..., None, :]
+        q = slopes[:, None, None].expand(-1, q_positions.shape[-1], 1)
+        return Factors(q, k, row=-slopes[:, None] * apart)
+
+    def score(self, head: Tensor, q_position: Tensor, kv_position: Tensor) -> Tensor:
+        """−m_h |i − j|, pointwise."""
+        behind, ahead = (x.to(torch.float32) for x in self._sides(q_position.device))
+        offset = q_position - kv_position
+        slope = torch.where(offset < 0, ahead[head], behind[head])
+        return self.past_bonus * (offset > 0) - slope * offset.abs()
+
+    def _sides(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """The slopes of keys before the query and after it, where positions are."""
+        here = self.derive(device) if self.slopes.device != device else dict(self.named_buffers())
+        return here["slopes"], here.get("slopes_ahead", here["slopes"])
 
     def extra_repr(self) -> str:
         """Shown by ``print(module)``."""
