@@ -127,8 +127,8 @@ def listing(specs: Mapping[str, Spec]) -> str:
     """The list of names by family, for the README."""
     parts = [f"{len(specs)} encodings, each with [a page](docs/encodings/index.md):", ""]
     for family, words in FAMILIES.items():
-        names = sorted(f"`{s.name}`" for s in specs.values() if s.family == family)
+        names = sorted(s.name for s in specs.values() if s.family == family)
         if names:
-            text = f"- **{family}** ({words}): {', '.join(names)}"
+            text = f"- **{family}** ({words}): `{'`, `'.join(names)}`"
             parts.append(textwrap.fill(text, 100, subsequent_indent="  ", break_on_hyphens=False))
     return "\n".join(parts)
