@@ -26,8 +26,9 @@ check-wheel: wheel               ## test that wheel with the oldest torch (downl
 sanitize: $(VENV)/dev            ## run the kernel's tests under sanitizers
 	$(BIN)/python scripts/sanitize.py
 
-test: $(VENV)/dev lint kernel    ## set up, then lint, types and tests
-	$(BIN)/python -m pytest
+WORKERS ?= 2
+test: $(VENV)/dev lint kernel    ## set up, then lint, types and tests, in WORKERS processes
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .
