@@ -1,0 +1,135 @@
+"""The rotation of every layer of a model: from a spectrum, a list, a config or a live model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from ropewalk.configs import LayerGroup, resolve
+from ropewalk.configs.resolved import ranges
+from ropewalk.encodings.rotary.rope import Phases, RoPE
+from ropewalk.kernels import Steps
+from ropewalk.models.exact import frequencies
+from ropewalk.models.moves import Side
+from ropewalk.spectra import Spectrum
+
+Sides = tuple[Side, ...]
+"""What turns the keys of one layer, in turn; none where nothing does."""
+
+_NO_TURN = frozenset({"none", "alibi", "t5"})
+"""Kinds of position that leave keys as they are."""
+_CLOSE = 2e-6
+"""By which float32 code misses the frequencies that a config describes, relatively."""
+
+
+def layer_sides(
+    name: str, source: Any, layers: int, length: int | None, phases: Phases
+) -> list[Sides]:
+    """What turns the keys of each of ``layers`` layers.
+
+    Args:
+        name: of the argument, for messages.
+        source: a Spectrum, Steps or RoPE for all layers; a list with one of them, None, or several
+            a layer; or what :func:`ropewalk.configs.resolve` takes; or a live model, whose config
+            says how lanes pair and whose modules hold the frequencies.
+        layers: how many the cache has.
+        length: pins frequencies that depend on it.
+        phases: as in :func:`ropewalk.models.rerotate`.
+
+    Raises:
+        TypeError, ValueError: the source does not say what turns these layers.
+    """
+    if isinstance(source, (Spectrum, Steps, RoPE)):
+        return [(Side.of(name, _pinned(source, length), phases),)] * layers
+    if isinstance(source, Sequence) and not isinstance(source, (str, bytes)):
+        if len(source) != layers:
+            raise ValueError(
+                f"{name} has {len(source)} entries, the cache has {layers} layers; give one for "
+                "each, None where a layer does not rotate"
+            )
+        return [
+            tuple(Side.of(f"{name}[{i}]", _pinned(one, length), phases) for one in _listed(entry))
+            for i, entry in enumerate(source)
+        ]
+    live: list[list[float]] | None = None
+    config = source
+    if isinstance(source, nn.Module):
+        config, live = getattr(source, "config", None), _live(source)
+        if config is None:
+            raise TypeError(f"{name} is a {type(source).__name__} without a config; give spectra")
+    resolved = resolve(config)
+    if resolved.errors:
+        first = resolved.errors[0]
+        raise ValueError(f"{name} has an error, {first.code}: {first.message}; {first.remedy}")
+    found: dict[int, Sides] = {}
+    for group in {id(g): g for g in map(resolved.layer, range(layers))}.values():
+        sides = _group_sides(name, group, length, phases, live)
+        found.update(dict.fromkeys(group.layers, sides))
+    return [found[i] for i in range(layers)]
+
+
+def _pinned(source: Any, length: int | None) -> Any:
+    spectrum = source.spectrum if isinstance(source, (Steps, RoPE)) else source
+    if length is None or not isinstance(spectrum, Spectrum):
+        return source
+    pinned = spectrum.for_length(length)
+    if isinstance(source, RoPE):
+        return RoPE(pinned, phases=source.phases) if type(source) is RoPE else source
+    return pinned
+
+
+def _listed(entry: Any) -> tuple[Any, ...]:
+    if entry is None:
+        return ()
+    return tuple(entry) if isinstance(entry, (list, tuple)) else (entry,)
+
+
+def _group_sides(
+    name: str,
+    group: LayerGroup,
+    length: int | None,
+    phases: Phases,
+    live: list[list[float]] | None,
+) -> Sides:
+    if group.kind in _NO_TURN:
+        return ()
+    which = f"{name}: layers {ranges(group.layers)}"
+    if group.kind != "rotary":
+        raise ValueError(
+            f"{which} have position of kind {group.kind!r}, which is in the embeddings and so in "
+            "the content of every key; compute the keys anew"
+        )
+    if group.variants and length is None:
+        lengths = ", ".join(f"> {v.above}" for v in group.variants)
+        raise ValueError(
+            f"{which} have frequencies that depend on the length ({lengths}); say with "
+            f"{name}_length= at which length these keys were rotated, or shall be"
+        )
+    if live is not None and not group.variants:
+        group = replace(group, inv_freq=_as_live(which, group.inv_freq, live))
+    return tuple(Side.of(name, spectrum, phases) for spectrum in group.spectra(length))
+
+
+def _live(model: nn.Module) -> list[list[float]]:
+    found = []
+    for module in model.modules():
+        for buffer in frequencies(module).values():
+            if buffer.dim() == 1 and not buffer.is_meta:
+                found.append(buffer.detach().to("cpu", torch.float64).tolist())
+    return found
+
+
+def _as_live(which: str, row: tuple[float, ...], live: list[list[float]]) -> tuple[float, ...]:
+    """The model's own frequencies that are those of the config but for rounding."""
+    for own in live:
+        pairs = list(zip(row, own, strict=False))
+        if len(own) == len(row) and all(abs(a - b) <= _CLOSE * abs(a) for a, b in pairs):
+            return tuple(own)
+    raise ValueError(
+        f"{which} should have inv_freq {row[0]:.6g}, … {row[-1]:.6g} by the config, and no "
+        "module of the model has them; see what it runs with ropewalk.models.audit, or give spectra"
+    )
