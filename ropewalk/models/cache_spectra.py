@@ -13,6 +13,7 @@ from ropewalk.configs import LayerGroup, resolve
 from ropewalk.configs.resolved import ranges
 from ropewalk.encodings.rotary.rope import Phases, RoPE
 from ropewalk.kernels import Steps
+from ropewalk.models.cached_form import as_cached, require_own_layers
 from ropewalk.models.exact import frequencies
 from ropewalk.models.moves import Side
 from ropewalk.spectra import Spectrum
@@ -65,9 +66,12 @@ def layer_sides(
     if resolved.errors:
         first = resolved.errors[0]
         raise ValueError(f"{name} has an error, {first.code}: {first.message}; {first.remedy}")
+    text = resolved.text()
+    described = sum(len(group.layers) for group in text.layers)
+    require_own_layers(name, text.model_type, described, layers)
     found: dict[int, Sides] = {}
-    for group in {id(g): g for g in map(resolved.layer, range(layers))}.values():
-        sides = _group_sides(name, group, length, phases, live)
+    for group in text.layers:
+        sides = _group_sides(name, group, text.model_type, length, phases, live)
         found.update(dict.fromkeys(group.layers, sides))
     return [found[i] for i in range(layers)]
 
@@ -91,6 +95,7 @@ def _listed(entry: Any) -> tuple[Any, ...]:
 def _group_sides(
     name: str,
     group: LayerGroup,
+    model_type: str | None,
     length: int | None,
     phases: Phases,
     live: list[list[float]] | None,
@@ -107,11 +112,12 @@ def _group_sides(
         lengths = ", ".join(f"> {v.above}" for v in group.variants)
         raise ValueError(
             f"{which} have frequencies that depend on the length ({lengths}); say with "
-            f"{name}_length= at which length these keys were rotated, or shall be"
+            f"{'length' if name == 'source' else name + '_length'}= at which one keys are rotated"
         )
     if live is not None and not group.variants:
         group = replace(group, inv_freq=_as_live(which, group.inv_freq, live))
-    return tuple(Side.of(name, spectrum, phases) for spectrum in group.spectra(length))
+    cached = as_cached(group, model_type)
+    return tuple(Side.of(name, spectrum, phases) for spectrum in cached.spectra(length))
 
 
 def _live(model: nn.Module) -> list[list[float]]:
@@ -130,6 +136,7 @@ def _as_live(which: str, row: tuple[float, ...], live: list[list[float]]) -> tup
         if len(own) == len(row) and all(abs(a - b) <= _CLOSE * abs(a) for a, b in pairs):
             return tuple(own)
     raise ValueError(
-        f"{which} should have inv_freq {row[0]:.6g}, … {row[-1]:.6g} by the config, and no "
-        "module of the model has them; see what it runs with ropewalk.models.audit, or give spectra"
+        f"{which} have inv_freq {row[0]:.6g}, … {row[-1]:.6g} by the config, and no module of the "
+        "model holds these in an inv_freq; give model.config if it computes them elsewhere, or the "
+        "spectra that it runs with"
     )

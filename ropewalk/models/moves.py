@@ -131,7 +131,9 @@ class Move:
 
     @property
     def _exact(self) -> bool:
-        return all(side.phases == "integer" for side in self.sides)
+        """Whether steps do; compilers are given tables instead, whose operators they can see."""
+        whole = all(side.phases == "integer" for side in self.sides)
+        return whole and not torch.compiler.is_compiling()
 
     # --- by integer phases ------------------------------------------------------------------
 
