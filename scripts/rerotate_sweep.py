@@ -43,9 +43,10 @@ def distance(a: Any, b: Any) -> float:
     for one, other in zip(a.layers, b.layers, strict=True):
         for name in ("keys", "values"):
             x, y = getattr(one, name, None), getattr(other, name, None)
-            if isinstance(x, Tensor) and isinstance(y, Tensor) and x.numel():
-                scale = y.abs().max().clamp_min(1e-9)
-                worst = max(worst, ((x - y).abs().max() / scale).item())
+            if x is None or y is None or not x.numel():
+                continue
+            scale = y.abs().max().clamp_min(1e-9)
+            worst = max(worst, ((x - y).abs().max() / scale).item())
     return worst
 
 
@@ -75,7 +76,7 @@ def compared(unit: tiny_models.Unit, sections: bool) -> list[str]:
 
     def read(where: Tensor) -> Any:
         with torch.no_grad():
-            return model(input_ids=ids, position_ids=where, use_cache=True).past_key_values
+            return model(input_ids=ids, position_ids=where, use_cache=True).cache
 
     here, there = read(positions), read(positions + SHIFT)
     cells = [f"{distance(here, there):.1e}"]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import ropewalk
 from ropewalk import RoPE, Spectrum, rotate, spectra
-from ropewalk.models import moves, rerotate, rerotate_
+from ropewalk.models import differences, rerotate, rerotate_
 
 FULL = spectra.geometric(8)
 LONG = spectra.geometric(64, 1e5)
@@ -224,7 +224,7 @@ def test_a_shift_is_one_rotation_by_the_difference():
     near = torch.tensor([0, 1])
     moved = rerotate(rotate(k, far, FULL), FULL, FULL, far, near)
     torch.testing.assert_close(moved, rotate(k, near, FULL), rtol=0, atol=1e-13)
-    steps = moves.steps_between(FULL, FULL, False, torch.device("cpu"))
+    steps = differences.steps_between(FULL, FULL, False, torch.device("cpu"))
     assert steps.tensor.tolist() == [list(FULL.steps[0][0])]
 
 

@@ -17,7 +17,9 @@ from ropewalk.kernels.arguments import require_own_memory
 from ropewalk.models.cache_layers import Held, held_by, require_cache, require_forgetful
 from ropewalk.models.cache_places import Places
 from ropewalk.models.cache_spectra import Sides, layer_sides
-from ropewalk.models.moves import Move, Side, require_no_graph
+from ropewalk.models.moves import Move, require_no_graph
+from ropewalk.models.sides import Side
+from ropewalk.positions import left_padded
 from ropewalk.spectra.arguments import check_int
 
 
@@ -69,8 +71,9 @@ def rerotate_cache(
     q = None if new_positions is None else Places.of("new_positions", new_positions, after)
     for held in plan.held:
         where = Places.of("positions", None, before, held.total) if p is None else p
-        pair = (t if t is None else t.last(held.stored, held.total) for t in (where, q))
-        plan.turn(held, before[held.index], after[held.index], *pair, held.stored)
+        there = None if q is None else q.last(held.stored, held.total)
+        here = where.last(held.stored, held.total)
+        plan.turn(held, before[held.index], after[held.index], here, there, held.stored)
     plan.carry_out(lambda held: {name: held.part(name) for name in ("keys", "values")})
     return plan.moved
 
@@ -81,6 +84,7 @@ def shift_cache(
     *,
     drop: int,
     keep: int = 0,
+    attention_mask: Tensor | None = None,
     positions: Tensor | None = None,
     new_positions: Tensor | None = None,
     length: int | None = None,
@@ -89,8 +93,8 @@ def shift_cache(
     """Forget ``drop`` tokens after the first ``keep`` and move the rest up, in place.
 
     What follows stands at the positions it would have had without the dropped tokens, and the
-    cache counts ``drop`` tokens less. Values, and keys that do not rotate, move unchanged. Cut the
-    columns ``keep … keep + drop`` out of an attention mask too.
+    cache counts ``drop`` tokens less. Values, and keys that do not rotate, move unchanged. Cut
+    columns ``keep … keep + drop − 1`` out of an attention mask too.
 
     Args:
         cache: as for :func:`rerotate_cache`; layers with a recurrent state are refused, since it
@@ -98,8 +102,9 @@ def shift_cache(
         source: what rotated the keys, as ``old`` of :func:`rerotate_cache`.
         drop: tokens to forget.
         keep: tokens in front that stay where they are (attention sinks, a system prompt).
-        positions: of all tokens seen; ``None`` for 0 … T−1 on one axis. With padding on the left
-            :func:`ropewalk.positions.left_padded` of the mask.
+        attention_mask: ``[batch, tokens]`` of all tokens seen, for rows with padding: real tokens
+            count from 0 (:func:`ropewalk.positions.left_padded`), before the cut and after.
+        positions: of all tokens seen; ``None`` for 0 … T−1 on one axis.
         new_positions: of the tokens that remain; if ``None``, those behind the gap move so that
             the first of them stands where the first dropped one stood, row by row.
         length: pins frequencies that depend on it.
@@ -115,6 +120,12 @@ def shift_cache(
     plan = _Plan(cache)
     gap = slice(check_int("keep", keep, at_least=0), keep + check_int("drop", drop, at_least=0))
     sides = layer_sides("source", source, len(plan.layers), length, phases)
+    if attention_mask is not None:
+        if positions is not None or new_positions is not None:
+            raise ValueError("attention_mask says what positions are; give one of them")
+        positions = left_padded(attention_mask)
+        rest = attention_mask[..., : gap.start], attention_mask[..., gap.stop :]
+        new_positions = left_padded(torch.cat(rest, dim=-1))
     given = None if positions is None else Places.of("positions", positions, sides)
     stated = None if new_positions is None else Places.of("new_positions", new_positions, sides)
     for index, layer in enumerate(plan.layers):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ropewalk.models.moves import Side
+from ropewalk.models.sides import Side
 from ropewalk.positions.contract import integer_positions
 
 

@@ -15,7 +15,7 @@ from ropewalk.encodings.rotary.rope import Phases, RoPE
 from ropewalk.kernels import Steps
 from ropewalk.models.cached_form import as_cached, require_own_layers
 from ropewalk.models.exact import frequencies
-from ropewalk.models.moves import Side
+from ropewalk.models.sides import Side
 from ropewalk.spectra import Spectrum
 
 Sides = tuple[Side, ...]
@@ -23,6 +23,7 @@ Sides = tuple[Side, ...]
 
 _NO_TURN = frozenset({"none", "alibi", "t5"})
 """Kinds of position that leave keys as they are."""
+_ADDED = frozenset({"learned", "sinusoidal"})
 _CLOSE = 2e-6
 """By which float32 code misses the frequencies that a config describes, relatively."""
 
@@ -45,7 +46,7 @@ def layer_sides(
         TypeError, ValueError: the source does not say what turns these layers.
     """
     if isinstance(source, (Spectrum, Steps, RoPE)):
-        return [(Side.of(name, _pinned(source, length), phases),)] * layers
+        return [(Side.of(name, source, phases, length),)] * layers
     if isinstance(source, Sequence) and not isinstance(source, (str, bytes)):
         if len(source) != layers:
             raise ValueError(
@@ -53,10 +54,10 @@ def layer_sides(
                 "each, None where a layer does not rotate"
             )
         return [
-            tuple(Side.of(f"{name}[{i}]", _pinned(one, length), phases) for one in _listed(entry))
+            tuple(Side.of(f"{name}[{i}]", one, phases, length) for one in _listed(entry))
             for i, entry in enumerate(source)
         ]
-    live: list[list[float]] | None = None
+    live: Live | None = None
     config = source
     if isinstance(source, nn.Module):
         config, live = getattr(source, "config", None), _live(source)
@@ -76,16 +77,6 @@ def layer_sides(
     return [found[i] for i in range(layers)]
 
 
-def _pinned(source: Any, length: int | None) -> Any:
-    spectrum = source.spectrum if isinstance(source, (Steps, RoPE)) else source
-    if length is None or not isinstance(spectrum, Spectrum):
-        return source
-    pinned = spectrum.for_length(length)
-    if isinstance(source, RoPE):
-        return RoPE(pinned, phases=source.phases) if type(source) is RoPE else source
-    return pinned
-
-
 def _listed(entry: Any) -> tuple[Any, ...]:
     if entry is None:
         return ()
@@ -98,15 +89,16 @@ def _group_sides(
     model_type: str | None,
     length: int | None,
     phases: Phases,
-    live: list[list[float]] | None,
+    live: Live | None,
 ) -> Sides:
     if group.kind in _NO_TURN:
         return ()
     which = f"{name}: layers {ranges(group.layers)}"
     if group.kind != "rotary":
+        added = ": it is in the embeddings and so in the content of every key"
         raise ValueError(
-            f"{which} have position of kind {group.kind!r}, which is in the embeddings and so in "
-            "the content of every key; compute the keys anew"
+            f"{which} have position of kind {group.kind!r}, which no rotation undoes"
+            f"{added if group.kind in _ADDED else ''}; compute the keys anew"
         )
     if group.variants and length is None:
         lengths = ", ".join(f"> {v.above}" for v in group.variants)
@@ -120,23 +112,33 @@ def _group_sides(
     return tuple(Side.of(name, spectrum, phases) for spectrum in cached.spectra(length))
 
 
-def _live(model: nn.Module) -> list[list[float]]:
+Live = list[tuple[float, list[float]]]
+"""Rounding of the dtype that they are kept in, and the frequencies that modules hold."""
+
+
+def _live(model: nn.Module) -> Live:
     found = []
     for module in model.modules():
         for buffer in frequencies(module).values():
             if buffer.dim() == 1 and not buffer.is_meta:
-                found.append(buffer.detach().to("cpu", torch.float64).tolist())
+                own = buffer.detach().to("cpu", torch.float64).tolist()
+                found.append((torch.finfo(buffer.dtype).eps, own))
     return found
 
 
-def _as_live(which: str, row: tuple[float, ...], live: list[list[float]]) -> tuple[float, ...]:
+def _as_live(which: str, row: tuple[float, ...], live: Live) -> tuple[float, ...]:
     """The model's own frequencies that are those of the config but for rounding."""
-    for own in live:
-        pairs = list(zip(row, own, strict=False))
-        if len(own) == len(row) and all(abs(a - b) <= _CLOSE * abs(a) for a, b in pairs):
-            return tuple(own)
-    raise ValueError(
-        f"{which} have inv_freq {row[0]:.6g}, … {row[-1]:.6g} by the config, and no module of the "
-        "model holds these in an inv_freq; give model.config if it computes them elsewhere, or the "
-        "spectra that it runs with"
-    )
+    best: tuple[float, list[float]] | None = None
+    for eps, own in live:
+        if len(own) != len(row):
+            continue
+        apart = max(abs(a - b) / abs(a) if a else abs(b) for a, b in zip(row, own, strict=True))
+        if apart <= _CLOSE + eps and (best is None or apart < best[0]):
+            best = apart, own
+    if best is None:
+        raise ValueError(
+            f"{which} have inv_freq {row[0]:.6g}, … {row[-1]:.6g} by the config, and no module of "
+            "the model holds these in an inv_freq; give model.config if it computes them "
+            "elsewhere, or the spectra that it runs with"
+        )
+    return tuple(best[1])

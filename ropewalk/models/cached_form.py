@@ -11,8 +11,20 @@ from dataclasses import replace
 from ropewalk.configs import LayerGroup
 
 SPLIT = frozenset(
-    """axk1 axk2 bailing_hybrid deepseek_v3 deepseek_v32 dots3_note glm4_moe_lite glm_moe_dsa
-    longcat_flash mistral4 mistral_large4 youtu""".split()
+    [
+        "axk1",
+        "axk2",
+        "bailing_hybrid",
+        "deepseek_v3",
+        "deepseek_v32",
+        "dots3_note",
+        "glm4_moe_lite",
+        "glm_moe_dsa",
+        "longcat_flash",
+        "mistral4",
+        "mistral_large4",
+        "youtu",
+    ]
 )
 """Turn neighbouring lanes, and keep the turned ones in halves: all first lanes, then all second
 ones (``apply_rotary_pos_emb_interleave``)."""

@@ -3,76 +3,24 @@ r"""A move of rotated keys as one rotation: from old positions and frequencies t
 .. math:: R_\text{new}(p')\,R_\text{old}(p)^{-1}
           = \frac{f_\text{new}}{f_\text{old}}\; R\bigl(p'·s_\text{new} - p·s_\text{old}\bigr)
 
-Steps s are integers modulo 2⁶⁴ turns, so the difference of phases is exact: it is the phase of one
-spectrum whose axes are those of both sides, new ones forwards and old ones backwards. Where the
-steps are alike, positions are subtracted first; where the positions are, the steps.
+Steps s are integers modulo 2⁶⁴ turns, so the difference of phases is exact
+(:mod:`ropewalk.models.differences`). A side that multiplies in float32 is undone, or made, by
+float64 tables of the angles that it computes.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from functools import lru_cache
-
 import torch
 from torch import Tensor
 
-from ropewalk.encodings.rotary.rope import PHASES, Phases, RoPE
 from ropewalk.kernels import Steps, rotate, rotate_, rotate_by, rotate_by_
 from ropewalk.kernels.fused import needs_derivative
 from ropewalk.kernels.phases import float_tables, phase_tables
 from ropewalk.kernels.plain import broadcast_shape, broadcast_tables, compute_dtype
+from ropewalk.models.differences import positions_between, steps_between
+from ropewalk.models.sides import Side, ratio, require_same_lanes
 from ropewalk.positions.contract import token_positions
 from ropewalk.spectra import Spectrum
-from ropewalk.spectra.by_length import LengthSpectrum
-
-
-@dataclass(frozen=True)
-class Side:
-    """One side of a move: a spectrum, and how positions and its frequencies are multiplied."""
-
-    spectrum: Spectrum
-    phases: Phases
-
-    @staticmethod
-    def of(name: str, source: object, phases: object) -> Side:
-        """The side that ``source`` describes: a Spectrum or Steps with ``phases``, or a RoPE.
-
-        Raises:
-            TypeError: it is something else, or an encoding that is no fixed rotation.
-            ValueError: ``phases`` is unknown or does not fit, or a length is to be pinned first.
-        """
-        if phases not in PHASES:
-            raise ValueError(f"phases={phases!r} is unknown; use one of {PHASES}")
-        if isinstance(source, RoPE):
-            own = type(source)
-            if own.encode_k is not RoPE.encode_k or own.encode_q is not RoPE.encode_q:
-                raise TypeError(f"{name} is a {own.__name__}, {_NO_ROTATION}")
-            source, phases = source.spectrum, source.phases
-        elif isinstance(source, Steps):
-            source = source.spectrum
-        if not isinstance(source, Spectrum):
-            what = f"{name} is a {type(source).__name__}"
-            if isinstance(source, torch.nn.Module):
-                raise TypeError(f"{what}, {_NO_ROTATION}")
-            raise TypeError(f"{what}; give the Spectrum (or RoPE) that keys are rotated by")
-        if isinstance(source, LengthSpectrum) and source.rule is not None:
-            raise ValueError(
-                f"{name} depends on the length, and so do keys rotated by it; pin the length that "
-                f"they were rotated at: {name}.for_length(n)"
-            )
-        if phases == "float32" and source.unit != 1.0:
-            raise ValueError(
-                f"{name} has unit={source.unit!r}; phases='float32' is the product of whole "
-                "positions and frequencies: use phases='integer'"
-            )
-        return Side(source, "float32" if phases == "float32" else "integer")
-
-
-_NO_ROTATION = (
-    "which does more to a key than a fixed rotation: what it did depends on content, or scales "
-    "keys apart from their angle, and is not undone by one; compute the keys anew"
-)
 
 
 class Move:
@@ -98,9 +46,9 @@ class Move:
     ) -> None:
         a, b = old.spectrum, new.spectrum
         _require_keys(k, a)
-        _require_same_lanes(a, b)
+        require_same_lanes(a, b)
         self.sides = old, new
-        self.factor = _ratio(a, b)
+        self.factor = ratio(a, b)
         self.stays = new_positions is None
         if self.stays and a.axes != b.axes:
             raise ValueError(
@@ -120,13 +68,13 @@ class Move:
     def out(self, k: Tensor, out: Tensor | None = None) -> Tensor:
         """k moved, into ``out`` or a fresh tensor."""
         if self._exact:
-            return rotate(k, self._where, self._steps(k.device), out=out)
+            return rotate(k, *self._phases(k.device), out=out)
         return rotate_by(k, *self._tables(k), **self._lanes, out=out)
 
     def in_place(self, k: Tensor) -> Tensor:
         """k moved where it lies."""
         if self._exact:
-            return rotate_(k, self._where, self._steps(k.device))
+            return rotate_(k, *self._phases(k.device))
         return rotate_by_(k, *self._tables(k), **self._lanes)
 
     @property
@@ -137,22 +85,11 @@ class Move:
 
     # --- by integer phases ------------------------------------------------------------------
 
-    def _steps(self, device: torch.device) -> Steps:
+    def _phases(self, device: torch.device) -> tuple[Tensor, Steps]:
         old, new = (side.spectrum for side in self.sides)
-        return steps_between(old, new, self.stays, device)
-
-    @property
-    def _where(self) -> Tensor:
-        """Positions for :meth:`_steps`; int64 wraps, and so do phases."""
-        old, new = (side.spectrum for side in self.sides)
-        if self.stays:
-            return self.old_positions
-        if old.steps == new.steps:
-            return self.new_positions - self.old_positions
-        p, q = self.old_positions, self.new_positions
-        p, q = (t[..., None] if s.axes == 1 else t for t, s in ((p, old), (q, new)))
-        lead = torch.broadcast_shapes(p.shape[:-1], q.shape[:-1])
-        return torch.cat([q.expand(*lead, -1), p.expand(*lead, -1)], dim=-1)
+        moved = None if self.stays else self.new_positions
+        where = positions_between(old, new, self.old_positions, moved)
+        return where, steps_between(old, new, self.stays, device)
 
     # --- by tables, where a side multiplies in float32 ----------------------------------------
 
@@ -195,57 +132,6 @@ def _shaped(table: Tensor, side: Side, k: Tensor) -> Tensor:
     return full if full.dim() == 2 else full[(None,) * (k.dim() - full.dim())]
 
 
-@lru_cache(maxsize=256)
-def steps_between(old: Spectrum, new: Spectrum, stays: bool, device: torch.device) -> Steps:
-    """The steps of a move: of one side, of their difference, or of both.
-
-    The tensor is exact; its spectrum says the shape, the lanes and the factor, its frequencies
-    being those of the steps to one float64 rounding.
-    """
-    same = old.steps == new.steps
-    heads = max(len(old.steps), len(new.steps))
-    rows = [
-        _rows(_head(old.steps, h), _head(new.steps, h), stays, same and not stays)
-        for h in range(heads)
-    ]
-    per_head = old.heads is not None or new.heads is not None
-    with torch.inference_mode(False):
-        tensor = torch.tensor(rows if per_head else rows[0], dtype=torch.int64, device=device)
-    freqs = [[[step * (2 * math.pi * 2.0**-64) for step in row] for row in m] for m in rows]
-    carrier = Spectrum(
-        freqs if per_head else freqs[0],  # pyright: ignore[reportArgumentType]
-        old.head_dim,
-        layout=old.layout,
-        lane_offset=old.lane_offset,
-        pairing=old.pairing,
-        attention_factor=_ratio(old, new),
-    )
-    return Steps(tensor, carrier)
-
-
-Rows = tuple[tuple[int, ...], ...]
-
-
-def _head(matrices: tuple[Rows, ...], head: int) -> Rows:
-    return matrices[head if len(matrices) > 1 else 0]
-
-
-def _rows(old: Rows, new: Rows, stays: bool, same: bool) -> Rows:
-    if same:
-        return new
-    if stays:
-        return tuple(
-            tuple(_signed(b - a) for a, b in zip(*rows, strict=True))
-            for rows in zip(old, new, strict=True)
-        )
-    return (*new, *(tuple(_signed(-a) for a in row) for row in old))
-
-
-def _signed(value: int) -> int:
-    """The int64 that is ``value`` modulo 2⁶⁴."""
-    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
-
-
 # --- what is refused --------------------------------------------------------------------------
 
 
@@ -268,46 +154,6 @@ def _require_keys(k: object, spectrum: Spectrum) -> None:
         )
 
 
-def _lanes_of(spectrum: Spectrum) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    lanes = range(spectrum.head_dim)
-    first, second = spectrum.lanes
-    return tuple(lanes[first]), tuple(lanes[second])
-
-
-def _require_same_lanes(old: Spectrum, new: Spectrum) -> None:
-    for name in ("head_dim", "rotary_dim"):
-        a, b = getattr(old, name), getattr(new, name)
-        if a != b:
-            raise ValueError(
-                f"old has {name}={a}, new has {name}={b}: keys hold a rotation of the first and "
-                "no trace of the other lanes' pairs; give both the same lanes (a pair that stands "
-                "has frequency 0.0), or compute the keys anew"
-            )
-    if _lanes_of(old) != _lanes_of(new):
-        raise ValueError(
-            f"old pairs lanes by layout={old.layout!r}, lane_offset={old.lane_offset}, "
-            f"pairing={old.pairing!r}, new by layout={new.layout!r}, lane_offset={new.lane_offset},"
-            f" pairing={new.pairing!r}: a move turns pairs and moves no lanes; give both the "
-            "layout that the keys are in"
-        )
-    if None not in (old.heads, new.heads) and old.heads != new.heads:
-        raise ValueError(
-            f"old has frequencies for {old.heads} heads, new for {new.heads}; give both one set "
-            "for each KV head, or one set for all"
-        )
-
-
-def _ratio(old: Spectrum, new: Spectrum) -> float:
-    ratio = new.attention_factor / old.attention_factor
-    if not 2.0**-120 < ratio < 2.0**120:
-        raise ValueError(
-            f"old has attention_factor={old.attention_factor!r}, new has "
-            f"{new.attention_factor!r}: their ratio {ratio!r} leaves no digits of the keys; "
-            "compute the keys anew"
-        )
-    return ratio
-
-
 def _positions(name: str, positions: Tensor | None, spectrum: Spectrum, k: Tensor) -> Tensor:
     if isinstance(positions, Tensor) and positions.dtype == torch.uint64:
         most = max(positions.flatten().tolist(), default=0)
@@ -318,9 +164,9 @@ def _positions(name: str, positions: Tensor | None, spectrum: Spectrum, k: Tenso
     try:
         where = token_positions(positions, None, k, spectrum.axes, name=name, of="k")
     except ValueError as error:
-        if isinstance(positions, Tensor) and spectrum.axes > 1 and positions.dim() == 3:
-            if positions.shape[0] == spectrum.axes != positions.shape[-1]:
-                raise ValueError(f"{error}; write {name}.movedim(0, -1)") from None
+        axes = spectrum.axes
+        if axes > 1 and positions is not None and positions.shape[0] == axes != positions.shape[-1]:
+            raise ValueError(f"{error}; write {name}.movedim(0, -1)") from None
         raise
     if where.device != k.device:
         raise ValueError(f"k is on {k.device}, {name} are on {where.device}; move one of them")

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from ropewalk.encodings.rotary.rope import Phases, RoPE
 from ropewalk.kernels import Steps
-from ropewalk.models.moves import Move, Side
+from ropewalk.models.moves import Move
+from ropewalk.models.sides import Side
 from ropewalk.spectra import Spectrum
 
 Source = Spectrum | Steps | RoPE
