@@ -280,7 +280,7 @@ REFUSED = [
     ({"k": "keys"}, TypeError, "k must be a tensor"),
     ({"k": K.to(torch.int8)}, TypeError, "torch.int8: quantised keys.*dequantise"),
     ({"k": K.to(torch.float8_e4m3fn)}, TypeError, "float8_e4m3fn: quantised keys"),
-    ({"k": K.to(torch.complex64)}, TypeError, "complex64"),
+    ({"k": K.to(torch.complex64)}, TypeError, "complex64; a rotation needs a real floating dtype"),
     ({"k": K[..., :6]}, ValueError, r"shape \(1, 2, 3, 6\); old rotates.*8\]"),
     ({"new": spectra.geometric(8, layout="interleaved")}, ValueError, "layout='interleaved'"),
     ({"new": spectra.geometric(8, rotary_dim=4)}, ValueError, "rotary_dim=8, new has rotary_dim=4"),

@@ -207,6 +207,8 @@ def test_images_move_by_what_the_text_before_them_took():
     torch.testing.assert_close(keys, expected, rtol=0, atol=CLOSE)
     with pytest.raises(ValueError, match=r"move by \[0, 0, 1\].*cuts an image"):
         shift_cache(cache_with(before)[0], mrope, drop=1, keep=4, positions=p)
+    with pytest.raises(ValueError, match=r"write positions.movedim\(0, -1\)"):
+        shift_cache(cache_with(before)[0], mrope, drop=1, positions=p.T[:, None])
     with pytest.raises(ValueError, match=r"positions=None.*axes=3.*expand\(-1, 3\)"):
         shift_cache(cache_with(before)[0], mrope, drop=1)
 
@@ -282,6 +284,28 @@ def test_narrow_caches_round_once():
     exact, _ = cache_with(wide)
     rerotate_cache(exact, model, other)
     assert torch.equal(cache.layers[0].keys, exact.layers[0].keys.to(torch.bfloat16))
+
+
+def test_the_frequencies_are_those_that_the_model_holds():
+    """A model whose inv_freq was cast to bfloat16 turns by other angles than its config says."""
+    model = model_of()
+    rotary = model.model.rotary_emb
+    rotary.inv_freq = rotary.inv_freq.to(torch.bfloat16)
+    cache = fill(model, dynamic(model), IDS)
+    by_config = copy.deepcopy(cache)
+    shift_cache(cache, model, drop=5)
+    shift_cache(by_config, model.config, drop=5)
+    fresh = fill(model, dynamic(model), without(IDS, 5))
+    assert largest(by_config.layers[0].keys, fresh.layers[0].keys) > 1e-4
+    assert largest(cache.layers[0].keys, fresh.layers[0].keys) < CLOSE
+
+
+def test_a_model_with_other_frequencies_than_its_config_is_refused():
+    model = model_of()
+    model.model.rotary_emb.inv_freq.mul_(1.01)
+    cache = fill(model, dynamic(model), IDS)
+    with pytest.raises(ValueError, match=r"layers 0 have inv_freq 1, .*no module of the model"):
+        shift_cache(cache, model, drop=5)
 
 
 def test_a_cache_of_inference_mode_moves():

@@ -44,7 +44,12 @@ class Places:
             )
         (axes,) = counts
         if positions is not None:
-            return Places(name, integer_positions(positions, axes, name), axes)
+            try:
+                return Places(name, integer_positions(positions, axes, name), axes)
+            except ValueError as error:
+                if positions.dim() == 3 and positions.shape[0] == axes:
+                    raise ValueError(f"{error}; write {name}.movedim(0, -1)") from None
+                raise
         if axes > 1:
             raise ValueError(
                 f"{name}=None is 0 … T−1 on one axis, these layers have axes={axes}; give [tokens, "

@@ -140,7 +140,11 @@ def _require_keys(k: object, spectrum: Spectrum) -> None:
         raise TypeError(
             f"k must be a tensor [..., kv_heads, tokens, head_dim], got {type(k).__name__}"
         )
-    if k.is_quantized or k.dtype.itemsize == 1 or not k.dtype.is_floating_point:
+    if (
+        k.is_quantized
+        or k.dtype.itemsize == 1
+        or not (k.dtype.is_floating_point or k.dtype.is_complex)
+    ):
         raise TypeError(
             f"k has dtype {k.dtype}: quantised keys cannot be turned without their scales, and "
             "each turn would round them again; dequantise, re-rotate and quantise anew, or compute "
