@@ -25,9 +25,7 @@ from ropewalk.models import rerotate_cache
 SHIFT = 7
 BOUND = 3e-6
 SECONDS = 20
-SLOW = ("blt",)
-OWN_POSITIONS = ("csm",)
-"""Count their positions themselves, so nothing moves."""
+LEFT_OUT = {"blt": "takes minutes", "csm": "counts positions itself, so nothing moves"}
 
 
 def readers(file: str) -> Iterator[tiny_models.Unit]:
@@ -109,7 +107,10 @@ def main(chosen: list[str]) -> int:
     good = refused = wrong = 0
     for file in tiny_models.modeling_files():
         name = file.split("/")[0]
-        if (chosen and name not in chosen) or name in SLOW:
+        if chosen and name not in chosen:
+            continue
+        if name in LEFT_OUT:
+            print(f"{name:24} not run, it {LEFT_OUT[name]}")
             continue
         signal.alarm(SECONDS)
         result = sweep(file)
@@ -121,7 +122,7 @@ def main(chosen: list[str]) -> int:
         print(f"{name:24} {result[0]}: apart {cells[0]}, by model {cells[1]}, by config {cells[2]}")
         numbers = [float(c) for c in cells[1:] if not c.startswith("refused")]
         refused += not numbers
-        missed = bool(numbers) and max(numbers) > BOUND and name not in OWN_POSITIONS
+        missed = bool(numbers) and max(numbers) > BOUND
         wrong += missed
         good += bool(numbers) and not missed
     print(f"{good} architectures moved, {refused} refused, {wrong} wrong")
