@@ -111,6 +111,7 @@ def _listed(reader: Reader, count: int) -> tuple[list[str | None], Value] | None
     picks = (
         ("full_attn_idxs", "full_attention", "conv"),
         ("cross_attention_layers", "cross_attention", "self_attention"),
+        ("attn_layer_indices", "full_attention", "linear_attention"),
     )
     for key, inside, outside in picks:
         value = reader.raw(key)

@@ -58,7 +58,7 @@ def make_exact(model: nn.Module) -> list[Table]:
         if STATE in module.__dict__:
             found += module.__dict__[STATE]["tables"]
             continue
-        buffers = _frequencies(module)
+        buffers = frequencies(module)
         if not buffers:
             continue
         made, reports = {}, []
@@ -126,7 +126,7 @@ def _empty(cls: type) -> Any:
     return made.__new__(made)
 
 
-def _frequencies(module: nn.Module) -> dict[str | None, Tensor]:
+def frequencies(module: nn.Module) -> dict[str | None, Tensor]:
     """The frequency buffers of a rotary module, by layer type."""
     found: dict[str | None, Tensor] = {}
     for name, buffer in module.named_buffers(recurse=False):
