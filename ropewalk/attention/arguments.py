@@ -98,7 +98,8 @@ def checked_segments(segments: Tensor | None, q: Tensor, k: Tensor) -> Tensor | 
     """``segments``, refused where they are not one integer a key."""
     if segments is None:
         return None
-    if not isinstance(segments, Tensor) or segments.dtype.is_floating_point:
+    real = isinstance(segments, Tensor) and not segments.dtype.is_complex
+    if not real or segments.dtype.is_floating_point:
         raise TypeError("segments must be an integer tensor [kv_tokens] or [batch, kv_tokens]")
     if segments.dtype == torch.bool:
         raise TypeError(
@@ -160,6 +161,16 @@ def check_logits(encoding: Bias | Contextual, what: str, found: Tensor, q: Tenso
         raise ValueError(
             f"{type(encoding).__name__}.{what} gave {given}; it must be floating [..., "
             f"{', '.join(map(str, wanted))}]: heads, queries, keys"
+        )
+
+
+def check_moved(encoding: Contextual, moved: Tensor, result: Tensor) -> None:
+    """Refuse what position would add to the output where it is of another width than v."""
+    if moved.shape[-3:] != result.shape[-3:]:
+        raise ValueError(
+            f"{type(encoding).__name__} adds {tuple(moved.shape)} to an output of "
+            f"{tuple(result.shape)}; make the encoding with value_dim={result.shape[-1]}, the "
+            "width of v"
         )
 
 

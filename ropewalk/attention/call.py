@@ -12,7 +12,6 @@ from ropewalk.attention import arguments
 from ropewalk.attention.masks import Mask
 from ropewalk.core import Bias, Contextual, Encoding, Rotary
 
-
 SMALL = 2.0**-12
 """A scale below it would make channels of a bias (they are divided by it) pass float16."""
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ropewalk.core import Block, wide_dtype
-from ropewalk.encodings.width import check_dim
+from ropewalk.encodings.width import check_dim, empty_parameter
 
 
 def exactly(x: Tensor) -> AbstractContextManager[object]:
@@ -87,7 +87,8 @@ def check_groups(heads: int, kv_heads: int | None) -> int:
     Raises:
         ValueError: heads are no multiple of kv_heads.
     """
-    own = check_dim(heads, "heads") if kv_heads is None else check_dim(kv_heads, "kv_heads")
+    check_dim(heads, "heads")
+    own = heads if kv_heads is None else check_dim(kv_heads, "kv_heads")
     if heads % own:
         raise ValueError(f"heads={heads} is not a multiple of kv_heads={own}")
     return own
@@ -125,4 +126,4 @@ def head_width(content_dim: int, heads: int, head_dim: int | None) -> int:
 
 def short_taps(channels: int, kernel: int) -> nn.Parameter:
     """Uninitialised taps ``[channels, kernel]`` of a causal convolution."""
-    return nn.Parameter(torch.empty(channels, check_dim(kernel, "kernel", at_most=64)))
+    return empty_parameter((channels, check_dim(kernel, "kernel", at_most=64)))

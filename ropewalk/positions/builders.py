@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.positions.contract import check_range
+from ropewalk.spectra.arguments import FARTHEST, check_int, check_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,12 +17,8 @@ if TYPE_CHECKING:
     Device = torch.device | str | None
 
 
-def _count(name: str, value: int, at_least: int = 0) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name}={value!r} must be an int")
-    if value < at_least:
-        raise ValueError(f"{name}={value} must be at least {at_least}")
-    return value
+def _count(name: str, value: int) -> int:
+    return check_int(name, value, at_least=0, at_most=FARTHEST)
 
 
 def text(tokens: int, *, offset: int | Tensor = 0, device: Device = None) -> Tensor:
@@ -188,8 +185,7 @@ def fixed(coordinates: Tensor, unit: float) -> Tensor:
         TypeError, ValueError: not floating, not finite, unit ≤ 0, or |x/unit| ≥ 2⁵³ (float64 could
         not hold it exactly).
     """
-    if not (isinstance(unit, (int, float)) and 0 < unit < float("inf")):
-        raise ValueError(f"unit={unit!r} must be a finite number above 0, such as 2**-20")
+    check_number("unit", unit, above=0)
     if not isinstance(coordinates, Tensor) or not coordinates.dtype.is_floating_point:
         raise TypeError("coordinates must be a floating tensor; integers are positions already")
     scaled = coordinates.to(torch.float64) / unit

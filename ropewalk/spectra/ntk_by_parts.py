@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ropewalk.spectra.arguments import check_base, check_flag, check_number
+from ropewalk.spectra.arguments import check_base, check_flag, check_int, check_number
 from ropewalk.spectra.columns import per_pair
 from ropewalk.spectra.spectrum import Spectrum, require_spectrum
 
