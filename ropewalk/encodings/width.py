@@ -65,7 +65,9 @@ def check_place(device: torch.device | str | None, dtype: torch.dtype | None) ->
         torch.empty(0, device=device)
     except (RuntimeError, ValueError) as error:
         first = str(error).partition("\n")[0]
-        raise ValueError(f"device={shown(device)} is no device that PyTorch has here: {first}") from error
+        raise ValueError(
+            f"device={shown(device)} is no device that PyTorch has here: {first}"
+        ) from error
 
 
 def empty_parameter(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.positions.contract import check_range
-from ropewalk.spectra.arguments import FARTHEST, check_int, check_number
+from ropewalk.spectra.arguments import FARTHEST, check_int, check_number, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -185,7 +185,12 @@ def fixed(coordinates: Tensor, unit: float) -> Tensor:
         TypeError, ValueError: not floating, not finite, unit ≤ 0, or |x/unit| ≥ 2⁵³ (float64 could
         not hold it exactly).
     """
-    check_number("unit", unit, above=0)
+    try:
+        check_number("unit", unit, above=0)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"unit={shown(unit)} must be a finite number above 0, such as 2**-20"
+        ) from None
     if not isinstance(coordinates, Tensor) or not coordinates.dtype.is_floating_point:
         raise TypeError("coordinates must be a floating tensor; integers are positions already")
     scaled = coordinates.to(torch.float64) / unit
