@@ -11,6 +11,8 @@ from ropewalk.core import Additive, Bias, Contextual, Rotary, token_positions
 from ropewalk.kernels.kinds import require_dense
 from ropewalk.kernels.sharded import is_distributed
 
+DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+
 
 def check_tensors(
     q: Tensor,
@@ -32,10 +34,13 @@ def check_tensors(
                 "k)), then attend(q.to_local(), k.to_local(), v.to_local()) to this rank's heads "
                 "and batch rows, with all tokens of k and v"
             )
-        if not tensor.dtype.is_floating_point:
-            raise TypeError(f"{name} has dtype {tensor.dtype}; attention needs a floating dtype")
+        if tensor.dtype not in DTYPES:
+            known = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
+            raise TypeError(f"{name} has dtype {tensor.dtype}; attention needs one of {known}")
     if not q.dtype == k.dtype == v.dtype:
         raise TypeError(f"q, k and v have dtypes {q.dtype}, {k.dtype}, {v.dtype}; use one")
+    if not q.device == k.device == v.device:
+        raise ValueError(f"q, k and v are on {q.device}, {k.device} and {v.device}; use one device")
     if k.shape[-1] != (q.shape[-1] if key_dim is None else key_dim):
         wanted = "" if key_dim is None else f"; encoded keys of this encoding have {key_dim}"
         raise ValueError(f"q has head_dim {q.shape[-1]}, k has {k.shape[-1]}{wanted}")
@@ -83,7 +88,12 @@ def both_positions(
 
 
 def _check_rows(name: str, positions: Tensor, x: Tensor, axes: int) -> None:
-    """Batch dimensions of positions fit those of x ``[..., heads, tokens, head_dim]``."""
+    """Positions are on the device of x ``[..., heads, tokens, head_dim]``, and fit its batch."""
+    if positions.device != x.device:
+        raise ValueError(
+            f"{name} are on {positions.device}, {name[0]} is on {x.device}; use {name}.to("
+            f"{name[0]}.device)"
+        )
     rows, own = positions.shape[: -1 if axes == 1 else -2], x.shape[:-3]
     if len(rows) > len(own) or any(
         r != 1 and r != n for r, n in zip(rows[::-1], own[::-1], strict=False)
@@ -104,6 +114,10 @@ def checked_segments(segments: Tensor | None, q: Tensor, k: Tensor) -> Tensor | 
     if segments.dtype == torch.bool:
         raise TypeError(
             "segments are boolean; for a padding mask use ropewalk.positions.mask_segments(mask)"
+        )
+    if segments.device != k.device:
+        raise ValueError(
+            f"segments are on {segments.device}, k is on {k.device}; use segments.to(k.device)"
         )
     if segments.dim() not in (1, 2) or segments.shape[-1] != k.shape[-2]:
         raise ValueError(

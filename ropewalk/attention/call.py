@@ -132,12 +132,14 @@ def checked(
         q_positions, kv_positions = arguments.both_positions(
             q, k, q_positions, kv_positions, encoding.axes
         )
+    if not isinstance(k_encoded, bool):
+        raise TypeError(f"k_encoded={k_encoded!r} must be True or False")
     if k_encoded and not isinstance(encoding, Rotary):
         raise ValueError(
             "k_encoded=True needs a rotary encoding; no other encoding changes the keys of a cache"
         )
     mask = Mask(q.shape[-2], k.shape[-2], causal, window, segments)
-    return Call(q, k, v, encoding, q_positions, kv_positions, scale, mask, counted, bool(k_encoded))
+    return Call(q, k, v, encoding, q_positions, kv_positions, scale, mask, counted, k_encoded)
 
 
 def _widened(encoding: Encoding | None) -> int | None:
