@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from ropewalk.core import Additive, Bias, Contextual, Rotary, token_positions
+from ropewalk.core import Additive, Bias, Contextual, Rotary, fits, token_positions
 from ropewalk.kernels.kinds import require_dense
 from ropewalk.kernels.sharded import is_distributed
 
@@ -39,6 +39,8 @@ def check_tensors(
             raise TypeError(f"{name} has dtype {tensor.dtype}; attention needs one of {known}")
     if not q.dtype == k.dtype == v.dtype:
         raise TypeError(f"q, k and v have dtypes {q.dtype}, {k.dtype}, {v.dtype}; use one")
+    if q.shape[-1] == 0:
+        raise ValueError(f"q has shape {tuple(q.shape)}; its head_dim must be at least 1")
     if not q.device == k.device == v.device:
         raise ValueError(f"q, k and v are on {q.device}, {k.device} and {v.device}; use one device")
     if k.shape[-1] != (q.shape[-1] if key_dim is None else key_dim):
@@ -95,9 +97,7 @@ def _check_rows(name: str, positions: Tensor, x: Tensor, axes: int) -> None:
             f"{name[0]}.device)"
         )
     rows, own = positions.shape[: -1 if axes == 1 else -2], x.shape[:-3]
-    if len(rows) > len(own) or any(
-        r != 1 and r != n for r, n in zip(rows[::-1], own[::-1], strict=False)
-    ):
+    if not fits(rows, own):
         raise ValueError(
             f"{name} have shape {tuple(positions.shape)}, whose batch dimensions do not fit "
             f"{name[0]} {tuple(x.shape)}; use [tokens] or [batch, tokens]"
@@ -175,6 +175,11 @@ def check_logits(encoding: Bias | Contextual, what: str, found: Tensor, q: Tenso
         raise ValueError(
             f"{type(encoding).__name__}.{what} gave {given}; it must be floating [..., "
             f"{', '.join(map(str, wanted))}]: heads, queries, keys"
+        )
+    if not fits(found.shape[:-3], q.shape[:-3]):
+        raise ValueError(
+            f"{type(encoding).__name__}.{what} gave {tuple(found.shape)} for q {tuple(q.shape)}: "
+            "its batch dimensions do not fit; content and positions need those of q"
         )
 
 

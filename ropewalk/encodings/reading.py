@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor, nn
 
-from ropewalk.core import Block, wide_dtype
+from ropewalk.core import Block, fits, wide_dtype
 from ropewalk.encodings.width import check_dim, empty_parameter
 
 
@@ -94,12 +94,17 @@ def check_groups(heads: int, kv_heads: int | None) -> int:
     return own
 
 
-def check_block(block: Block, tokens: int, heads: int, name: str) -> None:
+def check_block(block: Block, tokens: int, heads: int, name: str, lead: Sequence[int] = ()) -> None:
     """Refuse q and k that are not of the hidden states an encoding was bound to.
 
     Raises:
-        ValueError: tokens or heads differ.
+        ValueError: tokens or heads differ, or leading dimensions ``lead`` do not fit.
     """
+    if not fits(lead, block.q.shape[:-3]):
+        raise ValueError(
+            f"{name} has read content with leading dimensions {tuple(lead)}; q has "
+            f"{tuple(block.q.shape[:-3])}: read hidden states of the same batch"
+        )
     if block.k.shape[-2] != tokens:
         raise ValueError(
             f"{name} has read {tokens} tokens and k has {block.k.shape[-2]}: read the hidden "

@@ -80,7 +80,7 @@ class Forgotten(Contextual):
     def bias(self, block: Block) -> Tensor:
         """−\\|c_i − c_j\\|, ``[..., heads, q_tokens, kv_tokens]``."""
         integer_positions(block.q_positions, name="q_positions")
-        check_block(block, self.sums.shape[-1], self.heads, "FoX")
+        check_block(block, self.sums.shape[-1], self.heads, "FoX", self.sums.shape[:-2])
         queries = block.q.shape[-2]
         own = self.sums.narrow(-1, block.first, queries)
         anchor = own[..., :1]
