@@ -158,7 +158,9 @@ def from_file(name: str) -> Spec:
     if colon and not attribute:
         raise ValueError(f"{name!r} names no class after the colon; write {place}:Class")
     if not place:
-        raise ValueError(f"{name!r} names no file or module before the colon; write path.py:Class")
+        raise ValueError(
+            f"{name!r} cannot be imported: no file or module before the colon; write path.py:Class"
+        )
     module = _imported(place)
     if not attribute:
         found = _only(module, place)

@@ -139,7 +139,8 @@ class Randomized(Encoding):
 
 def draw(tokens: int, limit: int, axes: int, generator: torch.Generator | None) -> Tensor:
     """Positions ``[axes, tokens]`` on the CPU."""
-    check_int("tokens", tokens, at_least=1)
+    if check_int("tokens", tokens, at_least=0) == 0:
+        raise ValueError("tokens=0 must be at least 1: an encoding serves some token")
     return builders.randomized(tokens, limit, batch=axes, generator=generator, device="cpu")
 
 

@@ -63,7 +63,7 @@ def golden(
         )
     low, high = check_number("min_freq", min_freq, above=0), check_number("max_freq", max_freq)
     if high < low:
-        raise ValueError(f"max_freq={max_freq!r} must be at least min_freq={min_freq!r}")
+        raise ValueError(f"max_freq={high!r} must be finite and at least {low:g}, the min_freq")
     share = check_number("zero_fraction", zero_fraction, at_least=0)
     if share > 1:
         raise ValueError(f"zero_fraction={zero_fraction!r} must be from 0 to 1")

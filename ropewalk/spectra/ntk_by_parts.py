@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ropewalk.spectra.arguments import check_base, check_flag, check_int, check_number
+from ropewalk.spectra.arguments import WIDEST, check_base, check_flag, check_int, check_number
 from ropewalk.spectra.columns import per_pair
 from ropewalk.spectra.spectrum import Spectrum, require_spectrum
 
@@ -28,7 +28,7 @@ def correction_range(
     Raises:
         TypeError, ValueError: a value is out of range.
     """
-    check_int("rotary_dim", rotary_dim, at_least=1)
+    check_int("rotary_dim", rotary_dim, at_least=1, at_most=WIDEST)
     check_number("base", base, above=0)
     for name, value in (
         ("original", original),

@@ -34,7 +34,7 @@ from ropewalk.core import Bias, integer_positions
 from ropewalk.encodings.width import check_dim, check_floating
 from ropewalk.kernels.phases import phase_tables
 from ropewalk.spectra import Spectrum
-from ropewalk.spectra.arguments import check_base, check_even, check_flag, check_int
+from ropewalk.spectra.arguments import check_base, check_even, check_flag, check_int, shown
 from ropewalk.spectra.geometric import powers
 
 
@@ -65,7 +65,7 @@ class Sandwich(Bias):
         heads: number of query heads.
         dim: d̄, the width of the codes, even.
         base: of their frequencies.
-        first: k of the first frequency, 0, or 1 as in NeMo.
+        first: k of the first frequency, 0 or 1.
         centred: whether d̄/2 is subtracted from the sum.
 
     Raises:
@@ -86,7 +86,9 @@ class Sandwich(Bias):
         super().__init__()
         self.heads = check_dim(heads, "heads")
         self.dim = check_even("dim", dim)
-        self.first = check_int("first", first, at_least=0, at_most=1)
+        if check_int("first", first) not in (0, 1):
+            raise ValueError(f"first={shown(first)} must be 0, or 1 as in NeMo")
+        self.first = first
         self.centred = check_flag("centred", centred)
         row = powers(check_base(base), dim // 2 + self.first, dim)[self.first :]
         self.spectrum = Spectrum((row,), dim)

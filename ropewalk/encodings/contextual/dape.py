@@ -62,7 +62,7 @@ class DAPE(Contextual):
             raise TypeError(
                 f"base_config={shown(base_config)} must be a dictionary of arguments of the base"
             )
-        made = make(base, heads=heads, **(base_config or {})) if isinstance(base, str) else base
+        made = _named(base, heads, base_config or {}) if isinstance(base, str) else base
         if not isinstance(made, Bias):
             raise TypeError(f"base={shown(base)} is no bias; name one, such as 'alibi'")
         if made.heads != heads:
@@ -108,6 +108,14 @@ class DAPE(Contextual):
     def extra_repr(self) -> str:
         """Shown by ``print(module)``."""
         return f"heads={self.heads}, kernel={self.kernel}"
+
+
+def _named(base: str, heads: int, config: Mapping[str, Any]) -> object:
+    try:
+        return make(base, heads=heads, **config)
+    except (TypeError, ValueError) as error:
+        given = f" with base_config={shown(config)}" if config else ""
+        raise type(error)(f"base={shown(base)}{given}: {error}") from error
 
 
 register(
