@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from ropewalk.core import Additive, Encoding
 from ropewalk.encodings.tempered import Llama4Scale, LogitScale, LogScale, Tempered
-from ropewalk.spectra.arguments import FARTHEST, WIDEST, check_int
+from ropewalk.spectra.arguments import FARTHEST, WIDEST, check_int, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +68,8 @@ class Plan(nn.Module):
 
     def __init__(self, period: Sequence[Layer], layers: int | None = None) -> None:
         super().__init__()
+        if not isinstance(period, Sequence):
+            raise TypeError(f"period={shown(period)} must be a list of Layers: Plan([Layer(rope)])")
         if not period or not all(isinstance(layer, Layer) for layer in period):
             raise TypeError("period must hold Layers, and at least one: Plan([Layer(rope)])")
         if layers is not None:

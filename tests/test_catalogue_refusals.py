@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import ropewalk
-from ropewalk import catalog, plan, spectra
+from ropewalk import catalog, plan, positions, spectra
 from ropewalk.attention import mask, score_mod
 from ropewalk.cli import entry
 from ropewalk.core import Additive, Bias, Contextual
@@ -301,15 +301,47 @@ def test_a_bias_cannot_widen_the_batch():
         (lambda: mask(offset=1.5), "offset=1.5 must be an int"),  # pyright: ignore
         (lambda: score_mod(None, offset="x"), "offset='x' must be an int"),  # pyright: ignore
         (lambda: score_mod("alibi"), "encoding must be an Encoding"),  # pyright: ignore
+        (lambda: plan.Plan(3), "period=3 must be a list of Layers"),  # pyright: ignore
+        (lambda: positions.multimodal(3, "qwen2_vl"), "spans=3 must be a list"),  # pyright: ignore
+        (lambda: positions.multimodal_rows("x", "qwen2_vl"), "rows='x' must"),  # pyright: ignore
+        (
+            lambda: positions.multimodal_rows([[positions.Text(2)]], "qwen2_vl", [[1, 1]]),  # pyright: ignore
+            "attention_mask must be a boolean or integer tensor",
+        ),
+        (
+            lambda: positions.multimodal_rows(
+                [[positions.Text(2)]], "qwen2_vl", torch.tensor([[2, 1]])
+            ),
+            "attention_mask has values other than 0 and 1",
+        ),
+        (lambda: positions.continued("x", 2), "start='x' must be an int"),  # pyright: ignore
+        (lambda: positions.continued(torch.rand(2), 2), "start have dtype torch.float32"),
+        (lambda: positions.kinds_of(torch.ones(3).long(), image="x"), "image='x'"),  # pyright: ignore
+        (
+            lambda: positions.spans_of(torch.zeros(1, 2).long(), "glm4v", attention_mask=True),  # pyright: ignore
+            "attention_mask must be a boolean or integer tensor",
+        ),
+        (
+            lambda: positions.spans_of(torch.zeros(1, 2).long(), "glm4v", image_grid_thw="x"),  # pyright: ignore
+            "image_grid_thw='x' must be integers",
+        ),
+        (
+            lambda: positions.spans_of(torch.zeros(1, 2).long(), "glm4v", second_per_grid_ts=["a"]),  # pyright: ignore
+            "second_per_grid_ts=['a'] must be numbers",
+        ),
+        (lambda: positions.timestamped(None, [1]), "video must be a Video"),  # pyright: ignore
+        (lambda: positions.Family("own", frames_apart=1), "frames_apart=1 must be"),  # pyright: ignore
+        (lambda: positions.Family("own", unit=1e-320), "unit=1e-320 must be"),
+        (lambda: positions.bilevel(torch.ones(2).bool(), cap=10**30), "must be at most"),
         (lambda: plan.chunks(8, 0), "size=0 must be at least 1"),
         (lambda: plan.chunks(8, 2.0), "size=2.0 must be an int"),  # pyright: ignore
         (lambda: plan.chunks(10**30, 2), "must be at most"),
         (lambda: plan.interleave(None, None, every=2**31), "every=2147483648 must be at most"),
-        (lambda: ropewalk.positions.text(2**63), "must be at most"),
-        (lambda: ropewalk.positions.fixed(torch.ones(1), True), "unit=True must be"),
-        (lambda: ropewalk.positions.fixed(torch.ones(1), 10**400), "must be a finite number"),
+        (lambda: positions.text(2**63), "must be at most"),
+        (lambda: positions.fixed(torch.ones(1), True), "unit=True must be"),
+        (lambda: positions.fixed(torch.ones(1), 10**400), "must be a finite number"),
         (
-            lambda: ropewalk.positions.randomized(2, 4, generator=3),  # pyright: ignore
+            lambda: positions.randomized(2, 4, generator=3),  # pyright: ignore
             "generator=3 must be",
         ),
     ],

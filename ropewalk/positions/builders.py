@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ropewalk.positions.contract import check_range
+from ropewalk.positions.contract import check_range, mask_of
 from ropewalk.spectra.arguments import FARTHEST, check_int, check_number, shown
 
 if TYPE_CHECKING:
@@ -126,26 +126,13 @@ def left_padded(mask: Tensor) -> Tensor:
     Raises:
         TypeError, ValueError: mask is not boolean or integer 0/1.
     """
-    real = _mask(mask)
+    real = mask_of("mask", mask)
     return torch.where(real, real.to(torch.int64).cumsum(-1) - 1, 1)
 
 
 def mask_segments(mask: Tensor) -> Tensor:
     """Segment 0 at real tokens and −1 at padding, for ``attend(segments=…)``; shape of mask."""
-    return _mask(mask).to(torch.int64) - 1
-
-
-def _mask(mask: Tensor) -> Tensor:
-    if not isinstance(mask, Tensor) or mask.dtype.is_floating_point or mask.dim() < 1:
-        raise TypeError(
-            "mask must be a boolean or integer tensor [batch, tokens] with 1 at real tokens, got "
-            + (f"dtype {mask.dtype}" if isinstance(mask, Tensor) else type(mask).__name__)
-        )
-    if mask.dtype == torch.bool:
-        return mask
-    if bool(((mask != 0) & (mask != 1)).any()):
-        raise ValueError("mask has values other than 0 and 1; 1 marks a real token, 0 padding")
-    return mask == 1
+    return mask_of("mask", mask).to(torch.int64) - 1
 
 
 def grid(*sizes: int, device: Device = None) -> Tensor:
