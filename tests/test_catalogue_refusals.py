@@ -122,6 +122,7 @@ def test_amplitudes_that_hardly_change_reach_every_position():
     ):
         q = torch.ones(1, 1, 2, 8)
         where = torch.tensor([0, 2**40])
+        assert isinstance(encoding, ropewalk.Rotary)
         assert encoding.encode_q(q, where).isfinite().all()
 
 
@@ -195,6 +196,15 @@ def _dense(q, k, v, encoding, scale, causal):
     return logits.softmax(-1) @ v
 
 
+def test_a_compiled_scale_may_change():
+    q = torch.randn(1, 2, 9, 8)
+    compiled = torch.compile(
+        lambda scale: ropewalk.attend(q, q, q, scale=scale), fullgraph=True, backend="aot_eager"
+    )
+    for scale in (0.3, 0.2, -0.1, 0.0):
+        torch.testing.assert_close(compiled(scale), ropewalk.attend(q, q, q, scale=scale))
+
+
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", [None, "rope", "alibi", "t5"])
 def test_a_scale_of_0_or_below_is_computed_right(name, scale):
@@ -232,7 +242,7 @@ def test_a_negative_scale_has_the_gradient_of_negated_queries():
 
     def slopes(sign: float):
         leaves = [x.clone().requires_grad_() for x in (q, k, v)]
-        y = ropewalk.attend(sign * leaves[0], *leaves[1:], rope, scale=0.3 * sign)
+        y = ropewalk.attend(sign * leaves[0], leaves[1], leaves[2], rope, scale=0.3 * sign)
         return torch.autograd.grad(y.square().sum(), leaves)
 
     for one, other in zip(slopes(1.0), slopes(-1.0), strict=True):
@@ -253,7 +263,11 @@ META = torch.zeros(6, dtype=torch.int64, device="meta")
         (None, {"k": Q.to("meta")}, "one device"),
         ("rope", {"k_encoded": "yes"}, "k_encoded='yes' must be True or False"),
         (None, {"k_encoded": None}, "k_encoded=None must be True or False"),
-        (None, dict.fromkeys("qkv", Q.to(torch.float8_e4m3fn)), "attention needs one of float32"),
+        (
+            None,
+            dict.fromkeys("qkv", Q.to(torch.float8_e4m3fn)),
+            "attention needs a floating dtype, one of float32",
+        ),
         ("cope", dict.fromkeys("qkv", Q[..., :0]), "head_dim must be at least 1"),
         ("shaw", {"v": Q[..., :1]}, "value_dim=1"),
         ("shaw", {"v": Q[..., :63]}, "value_dim=63"),

@@ -36,7 +36,9 @@ def check_tensors(
             )
         if tensor.dtype not in DTYPES:
             known = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
-            raise TypeError(f"{name} has dtype {tensor.dtype}; attention needs one of {known}")
+            raise TypeError(
+                f"{name} has dtype {tensor.dtype}; attention needs a floating dtype, one of {known}"
+            )
     if not q.dtype == k.dtype == v.dtype:
         raise TypeError(f"q, k and v have dtypes {q.dtype}, {k.dtype}, {v.dtype}; use one")
     if q.shape[-1] == 0:
@@ -57,7 +59,7 @@ def check_tensors(
         raise TypeError(f"causal={causal!r} must be True or False")
     if scale is not None and (isinstance(scale, bool) or not isinstance(scale, (int, float))):
         raise TypeError(f"scale={scale!r} must be a number or None")
-    if scale is not None and not math.isfinite(scale):
+    if scale is not None and not -math.inf < scale < math.inf:
         raise ValueError(f"scale={scale!r} must be finite; None is 1/√head_dim")
     if window is not None and (isinstance(window, bool) or not isinstance(window, int)):
         raise TypeError(f"window={window!r} must be an int or None")

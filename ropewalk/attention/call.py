@@ -61,7 +61,7 @@ class Call:
         scale = self.scale
         if scale is None or scale > SMALL or isinstance(self.encoding, Contextual):
             return self
-        mantissa, exponent = math.frexp(scale)
+        mantissa, exponent = math.frexp(float(scale))  # a traced scale is a constant from here
         if not mantissa:
             return replace(self, q=self.q * 0.0, scale=1.0)
         by = math.ldexp(math.copysign(1.0, mantissa), exponent)

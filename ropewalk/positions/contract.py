@@ -44,15 +44,17 @@ def integer_positions(positions: Tensor, axes: int = 1, name: str = "positions")
     return positions.to(torch.int64)
 
 
-def mask_of(name: str, mask: Tensor) -> Tensor:
+def mask_of(name: str, mask: Tensor, *, floating: bool = False) -> Tensor:
     """``mask`` as booleans, True at real tokens; messages call it ``name``.
+
+    Floats 0 and 1, which some tokenizers give, pass only where ``floating`` says so.
 
     Raises:
         TypeError: not a boolean or integer tensor with a token dimension.
         ValueError: integers other than 0 and 1.
     """
     real = isinstance(mask, Tensor) and not mask.dtype.is_complex and mask.dim() > 0
-    if not real or mask.dtype.is_floating_point:
+    if not real or (mask.dtype.is_floating_point and not floating):
         raise TypeError(
             f"{name} must be a boolean or integer tensor [batch, tokens] with 1 at real tokens, "
             "got " + (f"dtype {mask.dtype}" if isinstance(mask, Tensor) else type(mask).__name__)

@@ -101,7 +101,7 @@ def multimodal_rows(
                 f"rows have {lengths} tokens; pass attention_mask, which says where padding stands"
             )
         attention_mask = torch.ones(len(rows), lengths[0] if lengths else 0, dtype=torch.bool)
-    real = mask_of("attention_mask", attention_mask).to("cpu")
+    real = mask_of("attention_mask", attention_mask, floating=True).to("cpu")
     if real.dim() != 2 or real.sum(-1).tolist() != lengths:
         raise ValueError(
             f"attention_mask {tuple(attention_mask.shape)} has "

@@ -96,7 +96,7 @@ def spans_of(
     if not isinstance(kinds, Tensor) or kinds.dtype.is_floating_point or kinds.dim() != 2:
         raise TypeError("kinds must be an integer tensor [batch, tokens]; see kinds_of(input_ids)")
     if attention_mask is not None:
-        attention_mask = mask_of("attention_mask", attention_mask)
+        attention_mask = mask_of("attention_mask", attention_mask, floating=True)
     if attention_mask is not None and attention_mask.shape != kinds.shape:
         raise ValueError(
             f"attention_mask {tuple(attention_mask.shape)} and kinds {tuple(kinds.shape)} differ; "

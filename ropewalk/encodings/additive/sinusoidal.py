@@ -98,7 +98,7 @@ class Sinusoidal(Additive):
         self.width = dim // axes
         check_option("layout", layout, SINUSOIDAL_LAYOUTS)
         if check_int("shift", shift) not in (0, 1):
-            raise ValueError(f"shift={shown(shift)} must be 0 (divisor D/2) or 1 (D/2 − 1)")
+            raise ValueError(f"shift={shown(shift)} must be 0 (divisor D/2) or 1 (divisor D/2 − 1)")
         if shift == 1 and self.width < 4:
             each = f" for each of axes={axes}" if axes > 1 else ""
             raise ValueError(
