@@ -75,11 +75,21 @@ class Spec:
     waivers: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise TypeError(f"name={self.name!r} of a spec must be a str, and not empty")
+        if self.family not in tuple(FAMILIES):
+            raise ValueError(
+                f"spec {self.name!r} has family={self.family!r}; use one of {', '.join(FAMILIES)}"
+            )
+        if not callable(self.factory):
+            raise TypeError(f"spec {self.name!r} has factory={self.factory!r}; it makes nothing")
+        if not isinstance(self.config, Mapping):
+            raise TypeError(f"spec {self.name!r} has config={self.config!r}; use a dictionary")
         unknown = (set(self.claims) | set(self.reasons)) - set(PROPERTIES)
         if unknown:
             raise ValueError(f"spec {self.name!r} names unknown properties {sorted(unknown)}")
 
-    def make(self, **config: Any) -> Encoding:
+    def make(self, /, **config: Any) -> Encoding:
         """The encoding with ``config`` over its factory's defaults.
 
         Raises:
@@ -102,11 +112,9 @@ class Spec:
             and name not in config
         ]
         if missing:
-            example = ", ".join(f"{k}={v!r}" for k, v in self.config.items())
-            raise TypeError(
-                f"{self.name} needs {', '.join(missing)}; for example "
-                f"make({self.name!r}, {example})"
-            )
+            example = ", ".join([repr(self.name), *(f"{k}={v!r}" for k, v in self.config.items())])
+            shown = f"; for example make({example})" if set(missing) <= set(self.config) else ""
+            raise TypeError(f"{self.name} needs {', '.join(missing)}{shown}")
         return self.factory(**config)
 
     def claim(self, name: str, config: Mapping[str, Any]) -> bool | None:

@@ -34,6 +34,12 @@ def wide_dtype(dtype: torch.dtype) -> torch.dtype:
     return dtype if dtype == torch.float64 else torch.float32
 
 
+def fits(rows: Sequence[int], lead: Sequence[int]) -> bool:
+    """Whether leading dimensions ``rows`` broadcast to ``lead`` and no further."""
+    pairs = zip(reversed(rows), reversed(lead), strict=False)
+    return len(rows) <= len(lead) and all(r in (1, n) for r, n in pairs)
+
+
 class Encoding(nn.Module, ABC):
     """Base of every encoding; see the four families below.
 
@@ -164,9 +170,7 @@ class Additive(Encoding):
                 f"{tuple(x.shape)}; it must be real [..., tokens, dim]"
             )
         rows, own = codes.shape[:-2], x.shape[:-2]
-        if len(rows) > len(own) or any(
-            r != 1 and r != n for r, n in zip(rows[::-1], own[::-1], strict=False)
-        ):
+        if not fits(rows, own):
             raise ValueError(
                 f"positions have shape {tuple(where.shape)}, whose batch dimensions do not fit x "
                 f"{tuple(x.shape)}; use [tokens] or [batch, tokens]"
@@ -352,6 +356,7 @@ __all__ = [
     "Encoding",
     "Factors",
     "Rotary",
+    "fits",
     "integer_positions",
     "token_positions",
     "wide_dtype",

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from ropewalk.core import Additive, Encoding
 from ropewalk.encodings.tempered import Llama4Scale, LogitScale, LogScale, Tempered
-from ropewalk.spectra.arguments import check_int
+from ropewalk.spectra.arguments import FARTHEST, WIDEST, check_int, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class Layer:
             )
         for name, value in (("window", self.window), ("chunk", self.chunk)):
             if value is not None:
-                check_int(name, value, at_least=1)
+                check_int(name, value, at_least=1, at_most=FARTHEST)
         if self.window is not None and self.chunk is not None:
             raise ValueError(f"window={self.window} and chunk={self.chunk} exclude each other")
 
@@ -68,6 +68,8 @@ class Plan(nn.Module):
 
     def __init__(self, period: Sequence[Layer], layers: int | None = None) -> None:
         super().__init__()
+        if not isinstance(period, Sequence):
+            raise TypeError(f"period={shown(period)} must be a list of Layers: Plan([Layer(rope)])")
         if not period or not all(isinstance(layer, Layer) for layer in period):
             raise TypeError("period must hold Layers, and at least one: Plan([Layer(rope)])")
         if layers is not None:
@@ -130,8 +132,13 @@ class Plan(nn.Module):
 
 
 def chunks(tokens: int, size: int, device: torch.device | None = None) -> Tensor:
-    """Segments ``[tokens]`` of ``size`` tokens each, for ``attend(…, segments=…)``."""
-    check_int("tokens", tokens, at_least=0)
+    """Segments ``[tokens]`` of ``size`` tokens each, for ``attend(…, segments=…)``.
+
+    Raises:
+        TypeError, ValueError: tokens is no int ≥ 0, or size no int ≥ 1.
+    """
+    check_int("tokens", tokens, at_least=0, at_most=FARTHEST)
+    check_int("size", size, at_least=1, at_most=FARTHEST)
     return torch.arange(tokens, device=device).div(size, rounding_mode="floor")
 
 
@@ -153,7 +160,7 @@ def interleave(
     Raises:
         TypeError, ValueError: an argument is of another type or out of range.
     """
-    check_int("every", every, at_least=2)
+    check_int("every", every, at_least=2, at_most=WIDEST)
     check_int("at", at)
     if not -every <= at < every:
         raise ValueError(f"at={at} is not one of the {every} layers of a period")

@@ -52,7 +52,9 @@ def load() -> None:
         try:
             _add(entry)
             _everywhere.update({n: s for n, s in catalog._registry.items() if n not in before})
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             catalog._registry.clear()
             catalog._registry.update(before)
             _broken[entry.name] = _words(entry, error)
@@ -155,6 +157,10 @@ def from_file(name: str) -> Spec:
     place, colon, attribute = name.rpartition(":") if ":" in name else (name, "", "")
     if colon and not attribute:
         raise ValueError(f"{name!r} names no class after the colon; write {place}:Class")
+    if not place:
+        raise ValueError(
+            f"{name!r} cannot be imported: no file or module before the colon; write path.py:Class"
+        )
     module = _imported(place)
     if not attribute:
         found = _only(module, place)
@@ -190,7 +196,9 @@ def _imported(place: str) -> ModuleType:
     """A file, or a module that can be imported from where one stands, as Python would run it."""
     try:
         return _file(place) if place.endswith(".py") else _module(place)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a file of one's own raises, exits included
         told = f"{type(error).__name__}: {error}".rstrip(": ")
         raise ValueError(f"{place} cannot be imported: {' '.join(told.split())}") from error
 

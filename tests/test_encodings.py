@@ -620,11 +620,11 @@ WRONG = [
     ("shift=2 must be 0 (divisor D/2) or 1 (divisor D/2 − 1)", Sinusoidal, (8,), {"shift": 2}),
     ("which dim=2 makes zero or less; use dim ≥ 4", Sinusoidal, (2,), {"shift": 1}),
     ("which dim=3 makes zero or less; use dim ≥ 4", Sinusoidal, (3,), {"shift": 1}),
-    ("scale=0 must be finite and above 0", Sinusoidal, (8,), {"scale": 0}),
+    ("scale=0.0 must be finite and above 0", Sinusoidal, (8,), {"scale": 0}),
     ("length=0 must be at least 1", Learned, (8, 0), {}),
     ("row_offset=4 leaves no row of length=4", Learned, (8, 4), {"row_offset": 4}),
-    ("row_offset=-1 must be at least 1", Learned, (8, 4), {"row_offset": -1}),
-    ("std=0 must be finite and above 0", Learned, (8, 4), {"std": 0}),
+    ("row_offset=-1 must be at least 0", Learned, (8, 4), {"row_offset": -1}),
+    ("std=0.0 must be finite and above 0", Learned, (8, 4), {"std": 0}),
     ("heads=0 must be at least 1", ALiBi, (0,), {}),
 ]  # fmt: skip
 

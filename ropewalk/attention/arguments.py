@@ -7,9 +7,11 @@ import math
 import torch
 from torch import Tensor
 
-from ropewalk.core import Additive, Bias, Contextual, Rotary, token_positions
+from ropewalk.core import Additive, Bias, Contextual, Rotary, fits, token_positions
 from ropewalk.kernels.kinds import require_dense
 from ropewalk.kernels.sharded import is_distributed
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 def check_tensors(
@@ -32,10 +34,17 @@ def check_tensors(
                 "k)), then attend(q.to_local(), k.to_local(), v.to_local()) to this rank's heads "
                 "and batch rows, with all tokens of k and v"
             )
-        if not tensor.dtype.is_floating_point:
-            raise TypeError(f"{name} has dtype {tensor.dtype}; attention needs a floating dtype")
+        if tensor.dtype not in DTYPES:
+            known = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
+            raise TypeError(
+                f"{name} has dtype {tensor.dtype}; attention needs a floating dtype, one of {known}"
+            )
     if not q.dtype == k.dtype == v.dtype:
         raise TypeError(f"q, k and v have dtypes {q.dtype}, {k.dtype}, {v.dtype}; use one")
+    if q.shape[-1] == 0:
+        raise ValueError(f"q has shape {tuple(q.shape)}; its head_dim must be at least 1")
+    if not q.device == k.device == v.device:
+        raise ValueError(f"q, k and v are on {q.device}, {k.device} and {v.device}; use one device")
     if k.shape[-1] != (q.shape[-1] if key_dim is None else key_dim):
         wanted = "" if key_dim is None else f"; encoded keys of this encoding have {key_dim}"
         raise ValueError(f"q has head_dim {q.shape[-1]}, k has {k.shape[-1]}{wanted}")
@@ -50,7 +59,7 @@ def check_tensors(
         raise TypeError(f"causal={causal!r} must be True or False")
     if scale is not None and (isinstance(scale, bool) or not isinstance(scale, (int, float))):
         raise TypeError(f"scale={scale!r} must be a number or None")
-    if scale is not None and not math.isfinite(scale):
+    if scale is not None and not -math.inf < scale < math.inf:
         raise ValueError(f"scale={scale!r} must be finite; None is 1/√head_dim")
     if window is not None and (isinstance(window, bool) or not isinstance(window, int)):
         raise TypeError(f"window={window!r} must be an int or None")
@@ -83,11 +92,14 @@ def both_positions(
 
 
 def _check_rows(name: str, positions: Tensor, x: Tensor, axes: int) -> None:
-    """Batch dimensions of positions fit those of x ``[..., heads, tokens, head_dim]``."""
+    """Positions are on the device of x ``[..., heads, tokens, head_dim]``, and fit its batch."""
+    if positions.device != x.device:
+        raise ValueError(
+            f"{name} are on {positions.device}, {name[0]} is on {x.device}; use {name}.to("
+            f"{name[0]}.device)"
+        )
     rows, own = positions.shape[: -1 if axes == 1 else -2], x.shape[:-3]
-    if len(rows) > len(own) or any(
-        r != 1 and r != n for r, n in zip(rows[::-1], own[::-1], strict=False)
-    ):
+    if not fits(rows, own):
         raise ValueError(
             f"{name} have shape {tuple(positions.shape)}, whose batch dimensions do not fit "
             f"{name[0]} {tuple(x.shape)}; use [tokens] or [batch, tokens]"
@@ -98,11 +110,16 @@ def checked_segments(segments: Tensor | None, q: Tensor, k: Tensor) -> Tensor | 
     """``segments``, refused where they are not one integer a key."""
     if segments is None:
         return None
-    if not isinstance(segments, Tensor) or segments.dtype.is_floating_point:
+    real = isinstance(segments, Tensor) and not segments.dtype.is_complex
+    if not real or segments.dtype.is_floating_point:
         raise TypeError("segments must be an integer tensor [kv_tokens] or [batch, kv_tokens]")
     if segments.dtype == torch.bool:
         raise TypeError(
             "segments are boolean; for a padding mask use ropewalk.positions.mask_segments(mask)"
+        )
+    if segments.device != k.device:
+        raise ValueError(
+            f"segments are on {segments.device}, k is on {k.device}; use segments.to(k.device)"
         )
     if segments.dim() not in (1, 2) or segments.shape[-1] != k.shape[-2]:
         raise ValueError(
@@ -160,6 +177,21 @@ def check_logits(encoding: Bias | Contextual, what: str, found: Tensor, q: Tenso
         raise ValueError(
             f"{type(encoding).__name__}.{what} gave {given}; it must be floating [..., "
             f"{', '.join(map(str, wanted))}]: heads, queries, keys"
+        )
+    if not fits(found.shape[:-3], q.shape[:-3]):
+        raise ValueError(
+            f"{type(encoding).__name__}.{what} gave {tuple(found.shape)} for q {tuple(q.shape)}: "
+            "its batch dimensions do not fit; content and positions need those of q"
+        )
+
+
+def check_moved(encoding: Contextual, moved: Tensor, result: Tensor) -> None:
+    """Refuse what position would add to the output where it is of another width than v."""
+    if moved.shape[-3:] != result.shape[-3:]:
+        raise ValueError(
+            f"{type(encoding).__name__} adds {tuple(moved.shape)} to an output of "
+            f"{tuple(result.shape)}; make the encoding with value_dim={result.shape[-1]}, the "
+            "width of v"
         )
 
 

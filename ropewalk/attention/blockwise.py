@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from ropewalk.attention.arguments import check_logits, logit_scale, narrowed
+from ropewalk.attention.arguments import check_logits, check_moved, logit_scale, narrowed
 from ropewalk.attention.kernel import masked
 from ropewalk.attention.masks import Mask
 from ropewalk.core import Bias, Block, Contextual, wide_dtype
@@ -95,7 +95,10 @@ def contextual(
             weights = _weights(logits, allowed)
             result = weights @ values
             moved = encoding.values(weights, seen)
-            return (result if moved is None else result + moved).to(q.dtype)
+            if moved is None:
+                return result.to(q.dtype)
+            check_moved(encoding, moved, result)
+            return (result + moved).to(q.dtype)
 
     return by_blocks(block, q, k, v)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -10,6 +11,9 @@ from torch import Tensor
 from ropewalk.attention import arguments
 from ropewalk.attention.masks import Mask
 from ropewalk.core import Bias, Contextual, Encoding, Rotary
+
+SMALL = 2.0**-12
+"""A scale below it would make channels of a bias (they are divided by it) pass float16."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,20 @@ class Call:
         return replace(
             self, q=q, k=k, encoding=None, q_positions=None, kv_positions=None, scale=scale
         )
+
+    def upright(self) -> Call:
+        """With a scale that kernels take: they hide a key by −inf, which a scale ≤ 0 turns over.
+
+        The sign of a scale, and the power of two of a tiny one, go to q, which is exact.
+        """
+        scale = self.scale
+        if scale is None or scale > SMALL or isinstance(self.encoding, Contextual):
+            return self
+        mantissa, exponent = math.frexp(float(scale))  # a traced scale is a constant from here
+        if not mantissa:
+            return replace(self, q=self.q * 0.0, scale=1.0)
+        by = math.ldexp(math.copysign(1.0, mantissa), exponent)
+        return replace(self, q=self.q * by, scale=abs(mantissa))
 
     def without_padding(self) -> Call:
         """With zeros at padding: an unset cache slot may hold nan, and 0 · nan is nan."""
@@ -114,12 +132,14 @@ def checked(
         q_positions, kv_positions = arguments.both_positions(
             q, k, q_positions, kv_positions, encoding.axes
         )
+    if not isinstance(k_encoded, bool):
+        raise TypeError(f"k_encoded={k_encoded!r} must be True or False")
     if k_encoded and not isinstance(encoding, Rotary):
         raise ValueError(
             "k_encoded=True needs a rotary encoding; no other encoding changes the keys of a cache"
         )
     mask = Mask(q.shape[-2], k.shape[-2], causal, window, segments)
-    return Call(q, k, v, encoding, q_positions, kv_positions, scale, mask, counted, bool(k_encoded))
+    return Call(q, k, v, encoding, q_positions, kv_positions, scale, mask, counted, k_encoded)
 
 
 def _widened(encoding: Encoding | None) -> int | None:

@@ -70,7 +70,7 @@ def attend(
         k_encoded,
     )
     name = paths.chosen(call, path).name
-    call = call.without_padding().encoded()
+    call = call.without_padding().encoded().upright()
     if name == "fused":
         return one_call(call.q, call.k, call.v, call.scale, call.mask)
     if name == "factored":

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
+from ropewalk.attention.arguments import no_door
 from ropewalk.core import Additive, Bias, Encoding, Rotary, integer_positions
+from ropewalk.spectra.arguments import check_flag, check_int
 
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -37,6 +40,7 @@ def score_mod(
         TypeError: additive and contextual encodings have no such function.
         ValueError: positions for several axes that are None.
     """
+    _check_offset(offset)
     if encoding is None or isinstance(encoding, Rotary):
         return _unchanged
     if isinstance(encoding, Additive):
@@ -44,6 +48,8 @@ def score_mod(
             f"{type(encoding).__name__} is additive: it acts on embeddings and not on scores; "
             "write x = encoding(x) there"
         )
+    if not isinstance(encoding, Encoding):
+        raise TypeError(no_door(encoding))
     if not isinstance(encoding, Bias):
         raise TypeError(
             f"{type(encoding).__name__} reads whole rows of content, and a score_mod sees one "
@@ -84,6 +90,8 @@ def mask(
     Raises:
         TypeError, ValueError: as ``attend`` does.
     """
+    check_flag("causal", causal)
+    _check_offset(offset)
     if window is not None and (isinstance(window, bool) or not isinstance(window, int)):
         raise TypeError(f"window={window!r} must be an int or None")
     if window is not None and window < 1:
@@ -101,6 +109,11 @@ def mask(
         return seen
 
     return may_see
+
+
+def _check_offset(offset: int) -> None:
+    if not isinstance(offset, torch.SymInt):
+        check_int("offset", offset)
 
 
 def _unchanged(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ropewalk.cli.named import FAMILY, WHAT, named, of_family
+from ropewalk.cli.named import FAMILY, WHAT, made, named, of_family
 from ropewalk.cli.output import FINE, NO, console, number, print_json
 from ropewalk.cli.progress import bar
 from ropewalk.cli.settings import parse
@@ -46,7 +48,10 @@ def check(
 
         if family is not None or processes is not None:
             raise ValueError("--family and --processes belong to `check all`")
-        report = checks.check(named(name), config)
+        spec = named(name)
+        made(spec, {**spec.config, **config})  # what cannot be made is told before measuring
+        with redirect_stdout(sys.stderr):
+            report = checks.check(spec, config)
         reports, document = {name: report}, report.as_dict()
     if as_json:
         print_json(document)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.cli.output import complain
@@ -42,7 +43,10 @@ def named(name: str) -> Spec:
     """
     from ropewalk import catalog, plugins
 
-    return plugins.from_file(name) if plugins.in_own_file(name) else catalog.get(name)
+    if not plugins.in_own_file(name):
+        return catalog.get(name)
+    with redirect_stdout(sys.stderr):  # stdout is the answer's alone
+        return plugins.from_file(name)
 
 
 def of_family(family: str | None) -> Mapping[str, Spec]:
@@ -64,8 +68,17 @@ def of_family(family: str | None) -> Mapping[str, Spec]:
 
 
 def made(spec: Spec, config: Mapping[str, Any]) -> Encoding:
-    """The encoding, with seed 0 for parameters that are drawn."""
+    """The encoding, with seed 0 for parameters that are drawn.
+
+    Raises:
+        TypeError, ValueError: it cannot be made.
+    """
     from ropewalk.checks.content import seeded
 
-    with seeded(0):
-        return spec.make(**config)
+    try:
+        with seeded(0), redirect_stdout(sys.stderr):
+            return spec.make(**config)
+    except (TypeError, ValueError):
+        raise
+    except Exception as error:
+        raise ValueError(f"{spec.name} cannot be made: {type(error).__name__}: {error}") from error

@@ -12,6 +12,7 @@ from ropewalk import positions as builders
 from ropewalk.core import Encoding, integer_positions
 from ropewalk.encodings.bounds import require_inside
 from ropewalk.kernels.opaque import opaque
+from ropewalk.spectra.arguments import check_int
 
 Place = int | Sequence[int]
 Self = TypeVar("Self", bound="Randomized")
@@ -138,7 +139,7 @@ class Randomized(Encoding):
 
 def draw(tokens: int, limit: int, axes: int, generator: torch.Generator | None) -> Tensor:
     """Positions ``[axes, tokens]`` on the CPU."""
-    if tokens == 0:
+    if check_int("tokens", tokens, at_least=0) == 0:
         raise ValueError("tokens=0 must be at least 1: an encoding serves some token")
     return builders.randomized(tokens, limit, batch=axes, generator=generator, device="cpu")
 

@@ -34,6 +34,7 @@ from torch import Tensor
 
 from ropewalk.core import Additive, Bias, Block, Contextual, Encoding, Rotary, token_positions
 from ropewalk.encodings.draws import Place, Randomized, draw
+from ropewalk.spectra.arguments import check_int
 
 
 class RandomizedAdditive(Additive, Randomized):
@@ -191,6 +192,7 @@ def randomized(encoding: Encoding, tokens: int, limit: int = 2048, *, seed: int 
             f"encoding must be an Encoding, got {type(encoding).__name__}; ropewalk.make(name, …) "
             "builds one"
         )
+    check_int("seed", seed, at_least=-(1 << 63), at_most=(1 << 63) - 1)
     chance = torch.Generator(device="cpu").manual_seed(seed)
     return _wrapped(encoding, draw(tokens, limit, encoding.axes, chance), limit)
 

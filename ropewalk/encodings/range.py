@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.kernels.opaque import opaque
+from ropewalk.spectra.arguments import FARTHEST
 
 
 def _like(positions: Tensor, center: int, limit: int, remedy: str) -> Tensor:
@@ -44,7 +45,8 @@ def _from_center(positions: Tensor, center: int, limit: int, remedy: str) -> Ten
 
 def farthest(rate: float, dtype: torch.dtype) -> int:
     """How far from the center e^(±rate · distance) stays a normal number of ``dtype``."""
-    return math.floor(-math.log(torch.finfo(dtype).smallest_normal) / rate)
+    reach = -math.log(torch.finfo(dtype).smallest_normal)
+    return math.floor(reach / rate) if rate * FARTHEST > reach else FARTHEST
 
 
 def from_center(positions: Tensor, center: int, rate: float, dtype: torch.dtype) -> Tensor:

@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor, nn
 
-from ropewalk.core import Block, wide_dtype
-from ropewalk.encodings.width import check_dim
+from ropewalk.core import Block, fits, wide_dtype
+from ropewalk.encodings.width import check_dim, empty_parameter
 
 
 def exactly(x: Tensor) -> AbstractContextManager[object]:
@@ -87,18 +87,24 @@ def check_groups(heads: int, kv_heads: int | None) -> int:
     Raises:
         ValueError: heads are no multiple of kv_heads.
     """
-    own = check_dim(heads, "heads") if kv_heads is None else check_dim(kv_heads, "kv_heads")
+    check_dim(heads, "heads")
+    own = heads if kv_heads is None else check_dim(kv_heads, "kv_heads")
     if heads % own:
         raise ValueError(f"heads={heads} is not a multiple of kv_heads={own}")
     return own
 
 
-def check_block(block: Block, tokens: int, heads: int, name: str) -> None:
+def check_block(block: Block, tokens: int, heads: int, name: str, lead: Sequence[int] = ()) -> None:
     """Refuse q and k that are not of the hidden states an encoding was bound to.
 
     Raises:
-        ValueError: tokens or heads differ.
+        ValueError: tokens or heads differ, or leading dimensions ``lead`` do not fit.
     """
+    if not fits(lead, block.q.shape[:-3]):
+        raise ValueError(
+            f"{name} has read content with leading dimensions {tuple(lead)}; q has "
+            f"{tuple(block.q.shape[:-3])}: read hidden states of the same batch"
+        )
     if block.k.shape[-2] != tokens:
         raise ValueError(
             f"{name} has read {tokens} tokens and k has {block.k.shape[-2]}: read the hidden "
@@ -125,4 +131,4 @@ def head_width(content_dim: int, heads: int, head_dim: int | None) -> int:
 
 def short_taps(channels: int, kernel: int) -> nn.Parameter:
     """Uninitialised taps ``[channels, kernel]`` of a causal convolution."""
-    return nn.Parameter(torch.empty(channels, check_dim(kernel, "kernel", at_most=64)))
+    return empty_parameter((channels, check_dim(kernel, "kernel", at_most=64)))

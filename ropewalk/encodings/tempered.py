@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.core import Encoding, Rotary, token_positions, wide_dtype
-from ropewalk.spectra.arguments import check_int, check_number
+from ropewalk.spectra.arguments import FARTHEST, check_int, check_number
 
 
 class LogitScale(ABC):
@@ -54,12 +54,13 @@ class Llama4Scale(LogitScale):
     rate: float = 0.1
 
     def __post_init__(self) -> None:
-        check_int("floor", self.floor, at_least=1)
+        check_int("floor", self.floor, at_least=1, at_most=FARTHEST)
         check_number("rate", self.rate, at_least=0)
 
     def at(self, positions: Tensor) -> Tensor:
         """float64 factors of int64 positions, in their shape."""
-        steps = (positions.clamp_min(0) + 1).div(self.floor, rounding_mode="floor")
+        seen = positions.clamp(0, 2**63 - 2) + 1  # the last int64 has none after it
+        steps = seen.div(self.floor, rounding_mode="floor")
         return 1 + self.rate * steps.to(torch.float64).log1p()
 
     def reference(self, position: int) -> float:
@@ -82,7 +83,7 @@ class LogScale(LogitScale):
 
     def at(self, positions: Tensor) -> Tensor:
         """float64 factors of int64 positions, in their shape."""
-        return (positions.clamp_min(0) + 1).to(torch.float64).add(self.a).log()
+        return positions.clamp_min(0).to(torch.float64).add(1 + self.a).log()
 
     def reference(self, position: int) -> float:
         """The factor at one position, by the standard library."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ropewalk.positions.contract import check_range
+from ropewalk.positions.contract import check_range, mask_of
+from ropewalk.spectra.arguments import FARTHEST, check_int, check_number, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,12 +17,8 @@ if TYPE_CHECKING:
     Device = torch.device | str | None
 
 
-def _count(name: str, value: int, at_least: int = 0) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name}={value!r} must be an int")
-    if value < at_least:
-        raise ValueError(f"{name}={value} must be at least {at_least}")
-    return value
+def _count(name: str, value: int) -> int:
+    return check_int(name, value, at_least=0, at_most=FARTHEST)
 
 
 def text(tokens: int, *, offset: int | Tensor = 0, device: Device = None) -> Tensor:
@@ -129,26 +126,13 @@ def left_padded(mask: Tensor) -> Tensor:
     Raises:
         TypeError, ValueError: mask is not boolean or integer 0/1.
     """
-    real = _mask(mask)
+    real = mask_of("mask", mask)
     return torch.where(real, real.to(torch.int64).cumsum(-1) - 1, 1)
 
 
 def mask_segments(mask: Tensor) -> Tensor:
     """Segment 0 at real tokens and −1 at padding, for ``attend(segments=…)``; shape of mask."""
-    return _mask(mask).to(torch.int64) - 1
-
-
-def _mask(mask: Tensor) -> Tensor:
-    if not isinstance(mask, Tensor) or mask.dtype.is_floating_point or mask.dim() < 1:
-        raise TypeError(
-            "mask must be a boolean or integer tensor [batch, tokens] with 1 at real tokens, got "
-            + (f"dtype {mask.dtype}" if isinstance(mask, Tensor) else type(mask).__name__)
-        )
-    if mask.dtype == torch.bool:
-        return mask
-    if bool(((mask != 0) & (mask != 1)).any()):
-        raise ValueError("mask has values other than 0 and 1; 1 marks a real token, 0 padding")
-    return mask == 1
+    return mask_of("mask", mask).to(torch.int64) - 1
 
 
 def grid(*sizes: int, device: Device = None) -> Tensor:
@@ -188,8 +172,12 @@ def fixed(coordinates: Tensor, unit: float) -> Tensor:
         TypeError, ValueError: not floating, not finite, unit ≤ 0, or |x/unit| ≥ 2⁵³ (float64 could
         not hold it exactly).
     """
-    if not (isinstance(unit, (int, float)) and 0 < unit < float("inf")):
-        raise ValueError(f"unit={unit!r} must be a finite number above 0, such as 2**-20")
+    try:
+        check_number("unit", unit, above=0)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"unit={shown(unit)} must be a finite number above 0, such as 2**-20"
+        ) from None
     if not isinstance(coordinates, Tensor) or not coordinates.dtype.is_floating_point:
         raise TypeError("coordinates must be a floating tensor; integers are positions already")
     scaled = coordinates.to(torch.float64) / unit

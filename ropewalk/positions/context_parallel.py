@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.positions.builders import packed, segments
-from ropewalk.spectra.arguments import check_int
+from ropewalk.spectra.arguments import FARTHEST, check_int
 
 Order = Literal["zigzag", "contiguous", "striped"]
 Cut = Literal["each", "whole"]
@@ -59,7 +59,7 @@ def context_parallel(
         TypeError, ValueError: rank outside ranks; unknown order or cut; lengths that do not divide
             by ranks (2·ranks for zigzag).
     """
-    check_int("ranks", ranks, at_least=1)
+    check_int("ranks", ranks, at_least=1, at_most=FARTHEST)
     if check_int("rank", rank, at_least=0) >= ranks:
         raise ValueError(f"rank={rank} must be below ranks={ranks}")
     for name, value, known in (("order", order, Order), ("cut", cut, Cut)):
@@ -79,7 +79,7 @@ def restored(tokens: Line, *, ranks: int, order: Order = "zigzag", cut: Cut = "e
     ``gathered[..., restored(…), :]`` is the whole line again. Arguments and errors as in
     :func:`context_parallel`; returns int64 ``[tokens]``.
     """
-    check_int("ranks", ranks, at_least=1)
+    check_int("ranks", ranks, at_least=1, at_most=FARTHEST)
     shards = [
         context_parallel(tokens, rank=r, ranks=ranks, order=order, cut=cut) for r in range(ranks)
     ]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import torch
 from torch import Tensor
+
+from ropewalk.spectra.arguments import shown
 
 
 def integer_positions(positions: Tensor, axes: int = 1, name: str = "positions") -> Tensor:
@@ -38,6 +42,36 @@ def integer_positions(positions: Tensor, axes: int = 1, name: str = "positions")
     if positions.dim() < 1:
         raise ValueError(f"{name} must have a token dimension: [tokens] or [batch, tokens]")
     return positions.to(torch.int64)
+
+
+def mask_of(name: str, mask: Tensor, *, floating: bool = False) -> Tensor:
+    """``mask`` as booleans, True at real tokens; messages call it ``name``.
+
+    Floats 0 and 1, which some tokenizers give, pass only where ``floating`` says so.
+
+    Raises:
+        TypeError: not a boolean or integer tensor with a token dimension.
+        ValueError: integers other than 0 and 1.
+    """
+    real = isinstance(mask, Tensor) and not mask.dtype.is_complex and mask.dim() > 0
+    if not real or (mask.dtype.is_floating_point and not floating):
+        raise TypeError(
+            f"{name} must be a boolean or integer tensor [batch, tokens] with 1 at real tokens, "
+            "got " + (f"dtype {mask.dtype}" if isinstance(mask, Tensor) else type(mask).__name__)
+        )
+    if mask.dtype != torch.bool and bool(((mask != 0) & (mask != 1)).any()):
+        raise ValueError(f"{name} has values other than 0 and 1; 1 marks a real token, 0 padding")
+    return mask.to(torch.bool)
+
+
+def require_listed(name: str, values: object, wanted: str) -> None:
+    """Refuse what is no list, tuple or other iterable of items.
+
+    Raises:
+        TypeError: with what is ``wanted``.
+    """
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        raise TypeError(f"{name}={shown(values)} must be a list, {wanted}")
 
 
 def token_positions(

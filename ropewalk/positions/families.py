@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from ropewalk.spectra.arguments import check_int, check_number
+from ropewalk.spectra.arguments import check_flag, check_int, check_number
 
 Clock = Literal["index", "interval", "seconds"]
 After = Literal["space", "last", "time"]
@@ -81,7 +81,11 @@ class Family:
         check_int("padding", self.padding)
         check_number("rate", self.rate, above=0)
         check_number("seconds_per_chunk", self.seconds_per_chunk, above=0)
-        if not 1 / check_number("unit", self.unit, above=0) == self.one:
+        check_flag("frames_apart", self.frames_apart)
+        check_flag("marks_together", self.marks_together)
+        if not isinstance(self.name, str):
+            raise TypeError(f"name={self.name!r} of a family must be a str")
+        if not 1 / check_number("unit", self.unit, above=0, at_least=1e-18) == self.one:
             raise ValueError(f"unit={self.unit!r} must be 1/n for an int n, such as 2**-20")
         for field, known in (("clock", Clock), ("after", After), ("origin", Origin)):
             _one_of(field, getattr(self, field), get_args(known))

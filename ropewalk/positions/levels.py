@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ropewalk.spectra.arguments import check_int
+from ropewalk.spectra.arguments import FARTHEST, check_int
 
 
 def bilevel(boundaries: Tensor, *, cap: int | None = 1023) -> tuple[Tensor, Tensor]:
@@ -56,7 +56,7 @@ bipe`.
         starts = starts.cummax(-1).values
     places = line - starts
     return after - ends, places if cap is None else places.clamp_max(
-        check_int("cap", cap, at_least=0)
+        check_int("cap", cap, at_least=0, at_most=FARTHEST)
     )
 
 

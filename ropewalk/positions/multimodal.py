@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from ropewalk.positions.builders import grid
+from ropewalk.positions.contract import integer_positions, mask_of, require_listed
 from ropewalk.positions.families import Family, family
 from ropewalk.positions.mingled import turns
 from ropewalk.positions.spans import SPANS, Audio, AudioVideo, Image, Span, Text, Video
-from ropewalk.spectra.arguments import check_int
+from ropewalk.spectra.arguments import FARTHEST, check_int
 
 
 class Placed(NamedTuple):
@@ -59,6 +60,7 @@ def multimodal(spans: Sequence[Span], rules: Family | str) -> Placed:
         8
     """
     rules = family(rules)
+    require_listed("spans", spans, "such as [Text(3), Image(4, 6)]")
     start, pieces = 0, [torch.zeros(0, 3, dtype=torch.int64)]
     for index, span in enumerate(spans):
         if not isinstance(span, SPANS):
@@ -90,6 +92,7 @@ def multimodal_rows(
         TypeError, ValueError: as :func:`multimodal`.
     """
     rules = family(rules)
+    require_listed("rows", rows, "one list of spans a row")
     placed = [multimodal(spans, rules) for spans in rows]
     lengths = [len(positions) for positions, _ in placed]
     if attention_mask is None:
@@ -98,7 +101,7 @@ def multimodal_rows(
                 f"rows have {lengths} tokens; pass attention_mask, which says where padding stands"
             )
         attention_mask = torch.ones(len(rows), lengths[0] if lengths else 0, dtype=torch.bool)
-    real = attention_mask.to("cpu", torch.bool)
+    real = mask_of("attention_mask", attention_mask, floating=True).to("cpu")
     if real.dim() != 2 or real.sum(-1).tolist() != lengths:
         raise ValueError(
             f"attention_mask {tuple(attention_mask.shape)} has "
@@ -122,10 +125,16 @@ def continued(start: int | Tensor, tokens: int, *, unit: float = 1.0) -> Tensor:
 
     Returns:
         int64 ``[tokens, 3]``, or ``[batch, tokens, 3]``.
+
+    Raises:
+        TypeError, ValueError: start is no integer, tokens no int ≥ 0, or unit not 1/n.
     """
     one = Family("text", unit=unit).one
-    first = torch.as_tensor(start)
-    line = torch.arange(check_int("tokens", tokens, at_least=0), device=first.device) * one
+    if not isinstance(start, Tensor):
+        start = torch.tensor(check_int("start", start, at_least=-FARTHEST, at_most=FARTHEST))
+    first = integer_positions(start.reshape(-1), name="start").reshape(start.shape)
+    count = check_int("tokens", tokens, at_least=0, at_most=FARTHEST)
+    line = torch.arange(count, device=first.device) * one
     return (first.to(torch.int64)[..., None] + line)[..., None].repeat(*[1] * first.dim(), 1, 3)
 
 

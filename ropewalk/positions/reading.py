@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ropewalk.positions.contract import mask_of, require_listed
 from ropewalk.positions.families import Family, family
 from ropewalk.positions.multimodal import tokens_of
 from ropewalk.positions.spans import Audio, AudioVideo, Image, Span, Text, Video
+from ropewalk.spectra.arguments import FARTHEST, check_int, shown
 
 TEXT, IMAGE, VIDEO, AUDIO = range(4)
 """Kinds of tokens, as in transformers' ``mm_token_type_ids``."""
@@ -49,6 +51,10 @@ def kinds_of(
         raise TypeError("input_ids must be an integer tensor [batch, tokens]")
     if (video_start is None) != (video_end is None):
         raise ValueError("video_start and video_end belong together; give both or neither")
+    given = {"image": image, "video": video, "audio": audio}
+    for name, token in {**given, "video_start": video_start, "video_end": video_end}.items():
+        if token is not None:
+            check_int(name, token, at_least=-FARTHEST, at_most=FARTHEST)
     kinds = torch.zeros_like(input_ids, dtype=torch.int64)
     for kind, token in ((IMAGE, image), (VIDEO, video), (AUDIO, audio)):
         if token is not None:
@@ -89,6 +95,8 @@ def spans_of(
     rules = family(rules)
     if not isinstance(kinds, Tensor) or kinds.dtype.is_floating_point or kinds.dim() != 2:
         raise TypeError("kinds must be an integer tensor [batch, tokens]; see kinds_of(input_ids)")
+    if attention_mask is not None:
+        attention_mask = mask_of("attention_mask", attention_mask, floating=True)
     if attention_mask is not None and attention_mask.shape != kinds.shape:
         raise ValueError(
             f"attention_mask {tuple(attention_mask.shape)} and kinds {tuple(kinds.shape)} differ; "
@@ -100,7 +108,7 @@ def spans_of(
     }
     rows: list[list[Span]] = []
     for row, line in enumerate(kinds):
-        real = line if attention_mask is None else line[attention_mask[row].to(torch.bool)]
+        real = line if attention_mask is None else line[attention_mask[row]]
         spans = list(_read(row, real, grids, rules))
         rows.append(_without_marks(row, spans))
     for queue in grids.values():
@@ -168,7 +176,12 @@ def _videos(
     sizes = _grid("video_grid_thw", grid)
     if seconds is None:
         seconds = [1.0] * len(sizes)
-    apart = [float(s) for s in (seconds.tolist() if isinstance(seconds, Tensor) else seconds)]
+    if not isinstance(seconds, Tensor):
+        require_listed("second_per_grid_ts", seconds, "a number for each video")
+    try:
+        apart = [float(s) for s in (seconds.tolist() if isinstance(seconds, Tensor) else seconds)]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(f"second_per_grid_ts={shown(seconds)} must be numbers: {error}") from error
     if len(apart) != len(sizes):
         raise ValueError(
             f"second_per_grid_ts has {len(apart)} entries; video_grid_thw has {len(sizes)} rows: "
@@ -185,7 +198,12 @@ def _videos(
 def _grid(name: str, grid: Grid) -> list[list[int]]:
     if grid is None:
         return []
-    sizes = torch.as_tensor(grid)
+    try:
+        sizes = torch.as_tensor(grid)
+    except (RuntimeError, TypeError, ValueError, OverflowError) as error:
+        raise TypeError(
+            f"{name}={shown(grid)} must be integers [count, 3]: frames, height, width in patches"
+        ) from error
     if sizes.numel() == 0:
         return []
     if sizes.dtype.is_floating_point or sizes.dim() != 2 or sizes.shape[-1] != 3:

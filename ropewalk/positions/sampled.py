@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ropewalk.spectra.arguments import check_int
+from ropewalk.spectra.arguments import FARTHEST, check_int, shown
 
 _DENSE = 4
 """From one position in this many on, a whole permutation is no larger than a rejection sample."""
@@ -50,12 +50,16 @@ def randomized(
             f"tokens={tokens} different positions do not fit below limit={limit}; raise limit to "
             "the longest text there will be"
         )
-    rows = 1 if batch is None else check_int("batch", batch, at_least=0)
+    rows = 1 if batch is None else check_int("batch", batch, at_least=0, at_most=FARTHEST)
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise TypeError(f"generator={shown(generator)} must be a torch.Generator, or None")
     home = torch.device("cpu") if generator is None else generator.device
     drawn = torch.empty(rows, tokens, dtype=torch.int64, device=home)
     for row in range(rows):
         drawn[row] = _subset(tokens, limit, generator, home)
-    return (drawn[0] if batch is None else drawn).to(device or torch.get_default_device())
+    return (drawn[0] if batch is None else drawn).to(
+        torch.get_default_device() if device is None else device
+    )
 
 
 def _subset(

@@ -124,6 +124,8 @@ def timestamped(video: Video, texts: Sequence[int]) -> list[Span]:
         >>> timestamped(Video(2, 8, 8), [7, 9, 1])
         [Text(7), Video(1, 8, 8), Text(9), Video(1, 8, 8), Text(1)]
     """
+    if not isinstance(video, Video):
+        raise TypeError(f"video must be a Video, got {type(video).__name__}")
     if isinstance(texts, str) or not isinstance(texts, Sequence):
         raise TypeError(f"texts={texts!r} must be a sequence of ints")
     if len(texts) != video.frames + 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ropewalk.spectra.arguments import check_base, check_even, check_int, check_number
+from ropewalk.spectra.arguments import WIDEST, check_base, check_even, check_int, check_number
 from ropewalk.spectra.geometric import powers
 from ropewalk.spectra.spectrum import Layout, Spectrum
 
@@ -16,7 +16,7 @@ def even_assignment(axes: int, pairs: int) -> tuple[int, ...]:
         TypeError: axes is not an int.
         ValueError: pairs is not a multiple of axes.
     """
-    if pairs % check_int("axes", axes, at_least=1):
+    if pairs % check_int("axes", axes, at_least=1, at_most=WIDEST):
         raise ValueError(
             f"axes={axes} does not divide the {pairs} pairs evenly; use a head_dim that is a "
             f"multiple of {2 * axes}, or state the axis of each pair with assignment="
@@ -61,7 +61,7 @@ def axial(
     pairs = check_even("head_dim", head_dim) // 2
     if axes_dim is not None:
         axes, assignment = _blocks(axes_dim, axes, assignment, head_dim)
-    axes = 2 if axes is None else check_int("axes", axes, at_least=1)
+    axes = 2 if axes is None else check_int("axes", axes, at_least=1, at_most=WIDEST)
     owner = even_assignment(axes, pairs) if assignment is None else _owners(assignment)
     if len(owner) != pairs:
         raise ValueError(
@@ -85,7 +85,7 @@ def _blocks(
     axes_dim: Sequence[int], axes: int | None, assignment: Sequence[int] | None, head_dim: int
 ) -> tuple[int, tuple[int, ...]]:
     """Number of axes and the axis of each pair, for blocks of ``axes_dim`` lanes."""
-    if isinstance(axes_dim, str) or not isinstance(axes_dim, Sequence):
+    if isinstance(axes_dim, (str, bytes)) or not isinstance(axes_dim, Sequence):
         raise TypeError(f"axes_dim={axes_dim!r} must be a sequence with the lanes of each axis")
     if assignment is not None:
         raise ValueError("axes_dim and assignment both say which axis each pair has; give one")
@@ -101,7 +101,7 @@ def _blocks(
 
 
 def _owners(assignment: Sequence[int]) -> tuple[int, ...]:
-    if isinstance(assignment, str) or not isinstance(assignment, Sequence):
+    if isinstance(assignment, (str, bytes)) or not isinstance(assignment, Sequence):
         raise TypeError(f"assignment={assignment!r} must be a sequence with the axis of each pair")
     return tuple(check_int(f"assignment[{c}]", a) for c, a in enumerate(assignment))
 

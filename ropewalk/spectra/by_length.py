@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Protocol
 
-from ropewalk.spectra.arguments import check_int
+from ropewalk.spectra.arguments import FARTHEST, check_int
 from ropewalk.spectra.spectrum import Spectrum
 
 
@@ -36,7 +36,7 @@ class LengthSpectrum(Spectrum):
         Raises:
             TypeError, ValueError: length is not an int ≥ 1.
         """
-        check_int("length", length, at_least=1)
+        check_int("length", length, at_least=1, at_most=FARTHEST)
         fixed = Spectrum(**{f.name: getattr(self, f.name) for f in fields(Spectrum) if f.init})
         return fixed if self.rule is None else self.rule.at(fixed, length)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from ropewalk.spectra.arguments import check_int
+from ropewalk.spectra.arguments import check_flag, check_int
 from ropewalk.spectra.columns import per_pair
-from ropewalk.spectra.spectrum import Spectrum
+from ropewalk.spectra.spectrum import Spectrum, require_spectrum
 
 
 def clipped(spectrum: Spectrum, pairs: int = 20, *, hard: bool = False) -> Spectrum:
@@ -30,10 +30,8 @@ def clipped(spectrum: Spectrum, pairs: int = 20, *, hard: bool = False) -> Spect
     the authors' code, which multiplies inv_freq itself (their "HardClip" is ``hard=True``).
     """
     check_int("pairs", pairs, at_least=0)
-    if not isinstance(hard, bool):
-        raise TypeError(f"hard={hard!r} must be a bool")
-    if not isinstance(spectrum, Spectrum):
-        raise TypeError(f"spectrum must be a Spectrum, got {type(spectrum).__name__}")
+    check_flag("hard", hard)
+    require_spectrum(spectrum)
     count = min(pairs, spectrum.pairs)
     start = spectrum.pairs - count
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ropewalk.spectra.spectrum import Spectrum
+from ropewalk.spectra.spectrum import Spectrum, require_spectrum
 
 
 def per_pair(spectrum: Spectrum, function: Callable[[int, float], float]) -> Spectrum:
@@ -13,8 +13,7 @@ def per_pair(spectrum: Spectrum, function: Callable[[int, float], float]) -> Spe
     Raises:
         TypeError: spectrum is not a Spectrum.
     """
-    if not isinstance(spectrum, Spectrum):
-        raise TypeError(f"spectrum must be a Spectrum, got {type(spectrum).__name__}")
+    require_spectrum(spectrum)
     matrices = tuple(
         tuple(tuple(function(c, f) for c, f in enumerate(row)) for row in matrix)
         for matrix in spectrum.matrices

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ropewalk.spectra.arguments import check_int, check_number
+from ropewalk.spectra.arguments import FARTHEST, check_int, check_number
 from ropewalk.spectra.by_length import LengthSpectrum, by_length
 from ropewalk.spectra.ntk import with_base_times
 from ropewalk.spectra.spectrum import Spectrum
@@ -43,6 +43,11 @@ def dynamic_ntk(
     """
     rule = DynamicNTK(
         check_number("factor", factor, at_least=1),
-        check_int("original_max_position_embeddings", original_max_position_embeddings, at_least=1),
+        check_int(
+            "original_max_position_embeddings",
+            original_max_position_embeddings,
+            at_least=1,
+            at_most=FARTHEST,
+        ),
     )
     return by_length(rule.at(spectrum, 1), rule)

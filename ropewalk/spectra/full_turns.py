@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ropewalk.spectra.arguments import check_number
-from ropewalk.spectra.spectrum import Spectrum
+from ropewalk.spectra.spectrum import Spectrum, require_spectrum
 
 
 def full_turns(spectrum: Spectrum, length: float) -> Spectrum:
@@ -23,7 +23,6 @@ def full_turns(spectrum: Spectrum, length: float) -> Spectrum:
     Source: HoPE (Chen et al., 2024); the same floor in Fourier Position Embedding (Hua et al.,
     2024).
     """
-    if not isinstance(spectrum, Spectrum):
-        raise TypeError(f"spectrum must be a Spectrum, got {type(spectrum).__name__}")
+    require_spectrum(spectrum)
     slowest = 2 * math.pi / check_number("length", length, above=0)
     return spectrum.map(lambda f: f if abs(f) >= slowest else 0.0)

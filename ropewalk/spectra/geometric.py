@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from functools import cache
 
@@ -22,7 +23,10 @@ def powers(base: float, count: int, denominator: float) -> tuple[float, ...]:
     with localcontext(exact):
         log = Decimal(check_base(base)).ln()
         scale = Decimal(denominator)
-        return tuple(float((log * (-2 * c) / scale).exp()) for c in range(count))
+        found = tuple(float((log * (-2 * c) / scale).exp()) for c in range(count))
+    if math.isinf(max(found, default=0.0)):
+        raise ValueError(f"base={base!r} is so small that a frequency passes every float; use 1e4")
+    return found
 
 
 def geometric(

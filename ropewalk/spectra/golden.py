@@ -7,7 +7,7 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from functools import cache
 from statistics import NormalDist
 
-from ropewalk.spectra.arguments import check_even, check_int, check_number
+from ropewalk.spectra.arguments import WIDEST, check_even, check_int, check_number
 from ropewalk.spectra.spectrum import Layout, Spectrum
 from ropewalk.spectra.turns import scaled_pi
 
@@ -53,11 +53,17 @@ def golden(
     by ten steps of g ← (1 + g)^(1/(n+1)), 4e-8 off for n = 3 or less; here it is exact.
     """
     pairs = check_even("head_dim", head_dim) // 2
-    check_int("heads", heads, at_least=1)
-    if check_int("axes", axes) < 2:
+    check_int("heads", heads, at_least=1, at_most=WIDEST)
+    if check_int("axes", axes, at_most=WIDEST) < 2:
         raise ValueError(f"axes={axes} leaves no direction to choose; use geometric, or axes=2")
-    low = check_number("min_freq", min_freq, above=0)
-    high = check_number("max_freq", max_freq, at_least=low)
+    if heads * pairs * axes > WIDEST:
+        raise ValueError(
+            f"heads={heads}, axes={axes} and head_dim={head_dim} make {heads * pairs * axes} "
+            f"frequencies; at most {WIDEST} are made with 50 digits"
+        )
+    low, high = check_number("min_freq", min_freq, above=0), check_number("max_freq", max_freq)
+    if high < low:
+        raise ValueError(f"max_freq={high!r} must be finite and at least {low:g}, the min_freq")
     share = check_number("zero_fraction", zero_fraction, at_least=0)
     if share > 1:
         raise ValueError(f"zero_fraction={zero_fraction!r} must be from 0 to 1")

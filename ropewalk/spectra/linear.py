@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ropewalk.spectra.arguments import check_number
-from ropewalk.spectra.spectrum import Spectrum
+from ropewalk.spectra.spectrum import Spectrum, require_spectrum
 
 
 def linear(spectrum: Spectrum, factor: float) -> Spectrum:
@@ -15,7 +15,6 @@ def linear(spectrum: Spectrum, factor: float) -> Spectrum:
 
     Source: Extending Context Window via Positional Interpolation (Chen et al., 2023).
     """
-    if not isinstance(spectrum, Spectrum):
-        raise TypeError(f"spectrum must be a Spectrum, got {type(spectrum).__name__}")
+    require_spectrum(spectrum)
     divisor = check_number("factor", factor, at_least=1)
     return spectrum.map(lambda f: f / divisor)

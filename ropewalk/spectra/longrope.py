@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ropewalk.spectra.arguments import check_int, check_number
+from ropewalk.spectra.arguments import FARTHEST, check_int, check_number
 from ropewalk.spectra.by_length import LengthSpectrum, by_length
 from ropewalk.spectra.columns import per_pair
-from ropewalk.spectra.spectrum import Spectrum
+from ropewalk.spectra.spectrum import Spectrum, require_spectrum
 
 
 def longrope_attention_factor(factor: float, original: int) -> float:
@@ -65,10 +65,12 @@ def longrope(
 
     Source: LongRoPE (Ding et al., 2024); Phi-3 (2024).
     """
-    if not isinstance(spectrum, Spectrum):
-        raise TypeError(f"spectrum must be a Spectrum, got {type(spectrum).__name__}")
+    require_spectrum(spectrum)
     original = check_int(
-        "original_max_position_embeddings", original_max_position_embeddings, at_least=1
+        "original_max_position_embeddings",
+        original_max_position_embeddings,
+        at_least=1,
+        at_most=FARTHEST,
     )
     short = _divisors("short_factor", short_factor, spectrum.pairs)
     long = _divisors("long_factor", long_factor, spectrum.pairs)
@@ -78,13 +80,14 @@ def longrope(
                 "longrope needs factor (the extended length ÷ the original one) or attention_factor"
             )
         attention_factor = longrope_attention_factor(check_number("factor", factor), original)
+    check_number("attention_factor", attention_factor, above=0)
     scaled = per_pair(spectrum, lambda c, f: f / short[c])
     scaled = scaled.replace(attention_factor=spectrum.attention_factor * attention_factor)
     return by_length(scaled, LongRoPE(short, long, original))
 
 
 def _divisors(name: str, values: Sequence[float], pairs: int) -> tuple[float, ...]:
-    if isinstance(values, str) or not isinstance(values, Sequence):
+    if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
         raise TypeError(f"{name} must be a sequence with a divisor for each of the {pairs} pairs")
     if len(values) != pairs:
         raise ValueError(f"{name} has {len(values)} entries; the spectrum has {pairs} pairs")

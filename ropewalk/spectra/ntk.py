@@ -29,4 +29,9 @@ def with_base_times(spectrum: Spectrum, scale: float) -> Spectrum:
     dim = spectrum.rotary_dim if isinstance(spectrum, Spectrum) else 4
     if dim < 4:
         raise ValueError(f"rotary_dim={dim} has a single pair; NTK scaling needs at least 4 lanes")
-    return per_pair(spectrum, lambda c, f: f * scale ** (-2 * c / (dim - 2)))
+    try:
+        return per_pair(spectrum, lambda c, f: f * scale ** (-2 * c / (dim - 2)))
+    except OverflowError:
+        raise ValueError(
+            f"alpha={scale!r} is so small that a frequency passes every float"
+        ) from None

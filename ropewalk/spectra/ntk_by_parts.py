@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from ropewalk.spectra.arguments import check_base, check_number
+from ropewalk.spectra.arguments import WIDEST, check_base, check_flag, check_int, check_number
 from ropewalk.spectra.columns import per_pair
-from ropewalk.spectra.spectrum import Spectrum
+from ropewalk.spectra.spectrum import Spectrum, require_spectrum
 
 
 def correction_range(
@@ -24,10 +24,30 @@ def correction_range(
     Rounded outwards if ``truncate``; low is kept ≥ 0 and high ≤ d − 1. For L below 2πβ_slow, or so
     long that every pair turns β_fast times, low comes out above high and the ramp runs backwards,
     as in the implementations that models were trained with.
+
+    Raises:
+        TypeError, ValueError: a value is out of range.
     """
+    check_int("rotary_dim", rotary_dim, at_least=1, at_most=WIDEST)
+    check_number("base", base, above=0)
+    for name, value in (
+        ("original", original),
+        ("beta_fast", beta_fast),
+        ("beta_slow", beta_slow),
+    ):
+        check_number(name, value, above=0)
+    if base == 1:
+        raise ValueError("base=1 makes all pairs turn alike; there is nothing to divide by parts")
+    check_flag("truncate", truncate)
 
     def index(turns: float) -> float:
-        return rotary_dim * math.log(original / (2 * math.pi * turns)) / (2 * math.log(base))
+        share = original / (2 * math.pi * turns)
+        if not 0 < share < math.inf:
+            raise ValueError(
+                f"beta={turns!r} is beyond what original_max_position_embeddings={original!r} can "
+                "be compared with; usual are 32 and 1"
+            )
+        return rotary_dim * math.log(share) / (2 * math.log(base))
 
     low, high = index(beta_fast), index(beta_slow)
     if truncate:
@@ -66,6 +86,7 @@ def ntk_by_parts(
 
     Source: YaRN (Peng et al., 2023), §3.2; truncate=False as in gpt-oss (2025).
     """
+    require_spectrum(spectrum)
     scale = check_number("factor", factor, at_least=1)
     length = check_number(
         "original_max_position_embeddings", original_max_position_embeddings, above=0
@@ -78,11 +99,8 @@ def ntk_by_parts(
         raise ValueError(
             f"beta_fast={beta_fast} must be at least beta_slow={beta_slow}; usual are 32 and 1"
         )
-    if not isinstance(truncate, bool):
-        raise TypeError(f"truncate={truncate!r} must be a bool")
+    check_flag("truncate", truncate)
     base = base_of(spectrum) if base is None else check_base(base)
-    if base == 1:
-        raise ValueError("base=1 makes all pairs turn alike; there is nothing to divide by parts")
     low, high = correction_range(spectrum.rotary_dim, base, length, fast, slow, truncate)
     width = high - low if high != low else 1e-3
 
@@ -99,6 +117,7 @@ def base_of(spectrum: Spectrum) -> float:
     Raises:
         ValueError: the frequencies are not geometric.
     """
+    require_spectrum(spectrum)
     row = spectrum.inv_freq
     if len(row) < 2 or min(row) <= 0:
         raise ValueError(

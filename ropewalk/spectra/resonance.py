@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ropewalk.spectra.arguments import check_number
-from ropewalk.spectra.spectrum import Spectrum
+from ropewalk.spectra.spectrum import Spectrum, require_spectrum
 
 
 def wavelength(frequency: float) -> int:
@@ -14,7 +14,12 @@ def wavelength(frequency: float) -> int:
     Raises:
         ValueError: θ is not above 0 and below 4π, where the nearest number is 0.
     """
-    found = round(2 * math.pi / check_number("frequency", frequency, above=0))
+    exact = 2 * math.pi / check_number("frequency", frequency, above=0)
+    if math.isinf(exact):
+        raise ValueError(
+            f"frequency={frequency!r} is so small that its wavelength passes any float"
+        )
+    found = round(exact)
     if found < 1:
         raise ValueError(
             f"frequency={frequency!r} turns more than twice a position: its wavelength rounds to "
@@ -42,8 +47,7 @@ def resonance(spectrum: Spectrum) -> Spectrum:
 
     Source: Resonance RoPE (Wang et al., 2024), §4, and the authors' code.
     """
-    if not isinstance(spectrum, Spectrum):
-        raise TypeError(f"spectrum must be a Spectrum, got {type(spectrum).__name__}")
+    require_spectrum(spectrum)
 
     def whole(frequency: float) -> float:
         if frequency == 0:

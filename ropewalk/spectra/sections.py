@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from ropewalk.spectra.arguments import check_int
-from ropewalk.spectra.spectrum import Spectrum
+from ropewalk.spectra.arguments import check_int, check_option, shown
+from ropewalk.spectra.spectrum import Spectrum, require_spectrum
 
 LETTERS = "THWXYZ"
 """Time, height, width; a letter for each axis of positions."""
@@ -73,6 +73,10 @@ def along(spectrum: Spectrum, axes: str, letters: str = LETTERS) -> Spectrum:
     Raises:
         ValueError: another number of letters than pairs, or an unknown letter.
     """
+    require_spectrum(spectrum)
+    for name, value in (("axes", axes), ("letters", letters)):
+        if not isinstance(value, str):
+            raise TypeError(f"{name}={shown(value)} must be a str of letters such as {LETTERS[:3]}")
     row = spectrum.inv_freq
     if len(axes) != len(row):
         raise ValueError(f"axes names {len(axes)} pairs; the spectrum has {len(row)}")
@@ -130,8 +134,8 @@ def sectioned(spectrum: Spectrum, sections: Sequence[int], order: Order = "block
         TypeError, ValueError: sections are not three ints ≥ 0 that sum to the pairs; an unknown
             order; sections that cannot be interleaved.
     """
-    if order not in ORDERS:
-        raise ValueError(f"order={order!r} is unknown; use one of {tuple(ORDERS)}")
+    require_spectrum(spectrum)
+    check_option("order", order, ORDERS)
     sizes, pairs = _sizes(sections, LETTERS), spectrum.pairs
     if len(sizes) != 3 or sum(sizes) != pairs:
         raise ValueError(
@@ -154,8 +158,8 @@ def sectioned(spectrum: Spectrum, sections: Sequence[int], order: Order = "block
 
 
 def _sizes(sections: Sequence[int], letters: str) -> list[int]:
-    if isinstance(sections, str) or not isinstance(sections, Sequence):
-        raise TypeError(f"sections={sections!r} must be a sequence of ints")
+    if isinstance(sections, (str, bytes)) or not isinstance(sections, Sequence):
+        raise TypeError(f"sections={shown(sections)} must be a sequence of ints")
     if not 1 <= len(sections) <= len(letters):
         raise ValueError(f"sections has {len(sections)} entries; use 1 to {len(letters)}")
     return [check_int(f"sections[{i}]", size, at_least=0) for i, size in enumerate(sections)]

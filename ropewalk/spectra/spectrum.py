@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from ropewalk.spectra.arguments import check_int, check_number
+from ropewalk.spectra.arguments import FARTHEST, check_int, check_number, check_option
 from ropewalk.spectra.lanes import LAYOUTS, PAIRINGS, Layout, Pairing, Turn, number, pair_slices
 from ropewalk.spectra.turns import step
 
@@ -67,10 +67,8 @@ class Spectrum:
         shared = not isinstance(freqs[0][0], tuple)
         object.__setattr__(self, "freqs", freqs)
         object.__setattr__(self, "matrices", (freqs,) if shared else freqs)
-        if self.layout not in LAYOUTS:
-            raise ValueError(f"layout={self.layout!r} is unknown; use one of {LAYOUTS}")
-        if self.pairing not in PAIRINGS:
-            raise ValueError(f"pairing={self.pairing!r} is unknown; use one of {PAIRINGS}")
+        check_option("layout", self.layout, LAYOUTS)
+        check_option("pairing", self.pairing, PAIRINGS)
         check_int("head_dim", self.head_dim)
         check_int("lane_offset", self.lane_offset)
         if self.lane_offset < 0 or self.lane_offset + self.rotary_dim > self.head_dim:
@@ -170,7 +168,7 @@ class Spectrum:
         Raises:
             ValueError: length < 1.
         """
-        check_int("length", length, at_least=1)
+        check_int("length", length, at_least=1, at_most=FARTHEST)
         return self
 
     def on(self, device: torch.device | str | None = None) -> Steps:
@@ -196,6 +194,19 @@ class Spectrum:
         from ropewalk.kernels.phases import tables
 
         return tables(positions, self.on(positions.device), dtype or torch.float32)
+
+
+def require_spectrum(spectrum: object) -> None:
+    """Refuse what is no :class:`Spectrum`.
+
+    Raises:
+        TypeError: with what it is.
+    """
+    if not isinstance(spectrum, Spectrum):
+        raise TypeError(
+            f"spectrum must be a Spectrum, got {type(spectrum).__name__}; "
+            "spectra.geometric(head_dim) is one"
+        )
 
 
 def _frozen(freqs: object) -> Matrix | tuple[Matrix, ...]:

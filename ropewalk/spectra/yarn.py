@@ -73,5 +73,9 @@ def yarn(
         None if w is None else check_number(name, w)
         for name, w in (("mscale", mscale), ("mscale_all_dim", mscale_all_dim))
     ]
-    own = yarn_attention_factor(factor, *weights) if attention_factor is None else attention_factor
+    own = (
+        yarn_attention_factor(factor, *weights)
+        if attention_factor is None
+        else check_number("attention_factor", attention_factor, above=0)
+    )
     return by_parts.replace(attention_factor=spectrum.attention_factor * own)

@@ -36,7 +36,7 @@ from ropewalk.encodings.additive.sinusoidal import Sinusoidal
 from ropewalk.encodings.bias.alibi import ALiBi
 from ropewalk.encodings.rotary.rope import RoPE
 from ropewalk.encodings.width import check_dim, check_floating
-from ropewalk.spectra.arguments import check_number
+from ropewalk.spectra.arguments import check_even, check_number, check_option
 
 INTRA = ("learned", "sinusoidal")
 INTER = ("rope", "alibi")
@@ -159,17 +159,16 @@ def bipe(
         ...     q, k, v, encoding.inter, q_positions=segments, kv_positions=segments
         ... )
     """
-    if inter not in INTER:
-        raise ValueError(f"inter={inter!r} is unknown; use one of {INTER}")
-    if intra not in INTRA:
-        raise ValueError(f"intra={intra!r} is unknown; use one of {INTRA}")
+    check_option("inter", inter, INTER)
+    check_option("intra", intra, INTRA)
     check_dim(dim)
     check_dim(heads, "heads")
     if head_dim is None and inter == "rope" and dim % heads:
         raise ValueError(f"heads={heads} does not divide dim={dim}; give head_dim=")
+    width = dim // heads if head_dim is None else check_even("head_dim", head_dim)
     return BiPE(
         Learned(dim, length) if intra == "learned" else Sinusoidal(dim),
-        SegmentALiBi(heads) if inter == "alibi" else RoPE(head_dim or dim // heads, base),
+        SegmentALiBi(heads) if inter == "alibi" else RoPE(width, base),
     )
 
 

@@ -37,10 +37,10 @@ from torch import Tensor, nn
 
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Additive, integer_positions, wide_dtype
-from ropewalk.encodings.width import check_dim, check_floating
+from ropewalk.encodings.width import check_dim, check_floating, check_std, empty_parameter
 from ropewalk.kernels.phases import phase_tables
 from ropewalk.spectra import Spectrum, exact_angle
-from ropewalk.spectra.arguments import check_even, check_number
+from ropewalk.spectra.arguments import LARGEST, check_even, check_flag, check_number
 from ropewalk.spectra.gaussian import gaussian_matrix
 
 
@@ -74,7 +74,8 @@ class Fourier(Additive):
     ) -> None:
         super().__init__()
         self.dim, self.axes = check_even("dim", dim), check_dim(axes, "axes")
-        check_number("unit", unit, above=0)
+        check_number("unit", unit, above=0, at_most=LARGEST)
+        check_std(std)
         rows = gaussian_matrix(axes, dim // 2, std, seed=seed) if matrix is None else matrix
         if len(rows) != axes or any(len(row) != dim // 2 for row in rows):
             raise ValueError(
@@ -154,11 +155,11 @@ class LearnedFourier(Additive):
     ) -> None:
         super().__init__()
         self.dim, self.axes = check_dim(dim), check_dim(axes, "axes")
-        self.std = check_number("std", std, above=0)
-        self.unit = check_number("unit", unit, above=0)
+        self.std = check_std(std)
+        self.unit = check_number("unit", unit, above=0, at_most=LARGEST)
         self.features = check_even("features", dim + dim % 2 if features is None else features)
         shape = (self.axes, self.features // 2)
-        self.frequencies = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+        self.frequencies = empty_parameter(shape, device, dtype)
         width = check_dim(hidden, "hidden")
         self.inner = nn.Linear(self.features, width, device=device, dtype=dtype)
         self.outer = nn.Linear(width, dim, device=device, dtype=dtype)
@@ -237,6 +238,7 @@ def fourier(
     Raises:
         TypeError, ValueError: a value is out of range, or belongs to the other form.
     """
+    check_flag("learned", learned)
     given = {"std": std, "unit": unit, "seed": seed, "hidden": hidden}
     options = {name: value for name, value in given.items() if value is not None}
     foreign = "seed" if learned else "hidden"

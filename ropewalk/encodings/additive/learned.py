@@ -22,8 +22,9 @@ from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Additive, integer_positions
 from ropewalk.encodings.bounds import require_inside
 from ropewalk.encodings.resize import Interpolation, resize_table
-from ropewalk.encodings.width import check_dim, check_floating
+from ropewalk.encodings.width import check_dim, check_floating, check_std, empty_parameter
 from ropewalk.kernels.opaque import opaque
+from ropewalk.spectra.arguments import check_int, shown
 
 
 def _same_rows(positions: Tensor, row_offset: int, length: int) -> Tensor:
@@ -78,20 +79,11 @@ class Learned(Additive):
         super().__init__()
         self.dim = check_dim(dim)
         self.length = check_dim(length, "length", at_most=1 << 40)
-        self.row_offset = (
-            0 if row_offset == 0 else check_dim(row_offset, "row_offset", at_most=length)
-        )
+        self.row_offset = check_int("row_offset", row_offset, at_least=0)
         if self.row_offset >= length:
-            raise ValueError(f"row_offset={row_offset} leaves no row of length={length}")
-        if not 0 < std < float("inf"):
-            raise ValueError(f"std={std!r} must be finite and above 0")
-        self.std = std
-        try:
-            self.weight = nn.Parameter(torch.empty(length, dim, device=device, dtype=dtype))
-        except (RuntimeError, MemoryError) as error:
-            raise ValueError(
-                f"a table of length={length} × dim={dim} cannot be held: {error}"
-            ) from error
+            raise ValueError(f"row_offset={shown(row_offset)} leaves no row of length={length}")
+        self.std = check_std(std)
+        self.weight = empty_parameter((length, dim), device, dtype)
         self.reset_parameters()
 
     @property

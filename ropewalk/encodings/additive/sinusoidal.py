@@ -47,6 +47,7 @@ from ropewalk.core import Additive, integer_positions, wide_dtype
 from ropewalk.encodings.width import check_dim, check_floating
 from ropewalk.kernels.phases import phase_tables
 from ropewalk.spectra import Spectrum, exact_angle
+from ropewalk.spectra.arguments import LARGEST, check_int, check_number, check_option, shown
 from ropewalk.spectra.geometric import check_base, powers
 
 SinusoidalLayout = Literal["interleaved", "sin_cos", "cos_sin"]
@@ -95,18 +96,16 @@ class Sinusoidal(Additive):
                 f"use dim={dim + -dim % axes}"
             )
         self.width = dim // axes
-        if layout not in SINUSOIDAL_LAYOUTS:
-            raise ValueError(f"layout={layout!r} is unknown; use one of {SINUSOIDAL_LAYOUTS}")
-        if shift not in (0, 1):
-            raise ValueError(f"shift={shift!r} must be 0 (divisor D/2) or 1 (divisor D/2 − 1)")
+        check_option("layout", layout, SINUSOIDAL_LAYOUTS)
+        if check_int("shift", shift) not in (0, 1):
+            raise ValueError(f"shift={shown(shift)} must be 0 (divisor D/2) or 1 (divisor D/2 − 1)")
         if shift == 1 and self.width < 4:
             each = f" for each of axes={axes}" if axes > 1 else ""
             raise ValueError(
                 f"shift=1 divides by ⌊D/2⌋ − 1, which dim={self.width}{each} makes zero or less; "
                 f"use dim ≥ {4 * axes}"
             )
-        if not (isinstance(scale, (int, float)) and 0 < scale < math.inf):
-            raise ValueError(f"scale={scale!r} must be finite and above 0")
+        check_number("scale", scale, above=0, at_most=LARGEST)
         pairs = (self.width + 1) // 2
         denominator = self.width if shift == 0 else 2 * (self.width // 2 - 1)
         row = powers(check_base(base), pairs, denominator)

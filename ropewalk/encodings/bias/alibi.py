@@ -35,7 +35,7 @@ from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Bias, Factors, wide_dtype
 from ropewalk.encodings.offsets import offsets
 from ropewalk.encodings.width import check_dim, check_floating
-from ropewalk.spectra.arguments import check_number
+from ropewalk.spectra.arguments import LARGEST, check_number, shown
 
 Slopes = Literal["authors", "geometric"] | Sequence[float]
 
@@ -57,17 +57,20 @@ def chosen_slopes(heads: int, slopes: Slopes, name: str = "slopes") -> list[floa
     Raises:
         TypeError, ValueError: an unknown name, or not a number of at least 0 for each head.
     """
-    if slopes == "authors":
+    if isinstance(slopes, str) and slopes == "authors":
         return alibi_slopes(heads)
-    if slopes == "geometric":
+    if isinstance(slopes, str) and slopes == "geometric":
         return geometric_slopes(heads)
-    if isinstance(slopes, str) or not isinstance(slopes, Sequence):
+    if isinstance(slopes, (str, bytes)) or not isinstance(slopes, Sequence):
         raise ValueError(
-            f"{name}={slopes!r} is unknown; use 'authors', 'geometric' or {heads} numbers"
+            f"{name}={shown(slopes)} is unknown; use 'authors', 'geometric' or {heads} numbers"
         )
     if len(slopes) != heads:
         raise ValueError(f"{name} holds {len(slopes)} numbers; heads={heads} needs one per head")
-    return [check_number(f"{name}[{h}]", slope, at_least=0) for h, slope in enumerate(slopes)]
+    return [
+        check_number(f"{name}[{h}]", slope, at_least=0, at_most=LARGEST)
+        for h, slope in enumerate(slopes)
+    ]
 
 
 class ALiBi(Bias):
@@ -98,7 +101,7 @@ class ALiBi(Bias):
         self.heads = check_dim(heads, "heads")
         self._behind = chosen_slopes(heads, slopes)
         self._ahead = None if ahead is None else chosen_slopes(heads, ahead, "ahead")
-        self.past_bonus = check_number("past_bonus", past_bonus)
+        self.past_bonus = check_number("past_bonus", past_bonus, at_least=-LARGEST, at_most=LARGEST)
         self.register_derived()
 
     def derive(self, device: torch.device | None) -> dict[str, Tensor]:

@@ -30,8 +30,8 @@ from torch.nn import functional
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Bias
 from ropewalk.encodings.offsets import offsets
-from ropewalk.encodings.width import check_dim, check_floating
-from ropewalk.spectra.arguments import check_number
+from ropewalk.encodings.width import check_dim, check_floating, check_place, empty_parameter
+from ropewalk.spectra.arguments import LARGEST, check_number
 
 EPSILON = 1e-6
 
@@ -82,15 +82,16 @@ class Fire(Bias):
         super().__init__()
         self.heads = check_dim(heads, "heads")
         self.width = check_dim(width, "width")
-        self.scale = check_number("c", c, above=0)
+        self.scale = check_number("c", c, above=0, at_most=LARGEST)
         self.length = check_number("length", length, above=0)
+        check_place(device, dtype)
         self.mlp = nn.Sequential(
             nn.Linear(1, width, device=device, dtype=dtype),
             nn.ReLU(),
             nn.Linear(width, heads, device=device, dtype=dtype),
         )
-        self.c = nn.Parameter(torch.empty(1, device=device, dtype=dtype))
-        self.L_multiplier = nn.Parameter(torch.empty(1, device=device, dtype=dtype))
+        self.c = empty_parameter((1,), device, dtype)
+        self.L_multiplier = empty_parameter((1,), device, dtype)
         self._reset_scalars()
 
     def _reset_scalars(self) -> None:

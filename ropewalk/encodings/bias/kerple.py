@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Bias
 from ropewalk.encodings.offsets import offsets
-from ropewalk.encodings.width import check_dim, check_floating
+from ropewalk.encodings.width import check_dim, check_floating, empty_parameter
 
 Kernel = Literal["log", "power"]
 KERNELS: tuple[Kernel, ...] = ("log", "power")
@@ -66,8 +66,8 @@ class Kerple(Bias):
         if kernel not in KERNELS:
             raise ValueError(f"kernel={kernel!r} is unknown; use one of {KERNELS}")
         self.kernel = kernel
-        self.a = nn.Parameter(torch.empty(heads, device=device, dtype=dtype))
-        self.p = nn.Parameter(torch.empty(heads, device=device, dtype=dtype))
+        self.a = empty_parameter((heads,), device, dtype)
+        self.p = empty_parameter((heads,), device, dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -34,7 +34,7 @@ from ropewalk.core import Bias, integer_positions
 from ropewalk.encodings.width import check_dim, check_floating
 from ropewalk.kernels.phases import phase_tables
 from ropewalk.spectra import Spectrum
-from ropewalk.spectra.arguments import check_base, check_even
+from ropewalk.spectra.arguments import check_base, check_even, check_flag, check_int, shown
 from ropewalk.spectra.geometric import powers
 
 
@@ -86,11 +86,10 @@ class Sandwich(Bias):
         super().__init__()
         self.heads = check_dim(heads, "heads")
         self.dim = check_even("dim", dim)
-        if first not in (0, 1):
-            raise ValueError(f"first={first!r} must be 0, or 1 as in NeMo")
-        if not isinstance(centred, bool):
-            raise TypeError(f"centred={centred!r} must be True or False")
-        self.first, self.centred = int(first), centred
+        if check_int("first", first) not in (0, 1):
+            raise ValueError(f"first={shown(first)} must be 0, or 1 as in NeMo")
+        self.first = first
+        self.centred = check_flag("centred", centred)
         row = powers(check_base(base), dim // 2 + self.first, dim)[self.first :]
         self.spectrum = Spectrum((row,), dim)
         self.register_derived()

@@ -32,8 +32,8 @@ from torch.nn import functional
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Bias
 from ropewalk.encodings.offsets import offsets
-from ropewalk.encodings.width import check_dim, check_floating
-from ropewalk.spectra.arguments import check_number
+from ropewalk.encodings.width import check_dim, check_floating, check_std, empty_parameter
+from ropewalk.spectra.arguments import check_flag
 
 
 def bucket_boundaries(buckets: int, max_distance: int) -> tuple[int, ...]:
@@ -98,8 +98,7 @@ class T5(Bias):
         self.heads = check_dim(heads, "heads")
         self.buckets = check_dim(buckets, "buckets")
         self.max_distance = check_dim(max_distance, "max_distance", at_most=1 << 40)
-        if not isinstance(bidirectional, bool):
-            raise TypeError(f"bidirectional={bidirectional!r} must be True or False")
+        check_flag("bidirectional", bidirectional)
         if bidirectional and buckets % 2:
             raise ValueError(
                 f"buckets={buckets} must be even with bidirectional=True: half for each side; "
@@ -108,8 +107,8 @@ class T5(Bias):
         self.bidirectional = bidirectional
         self.side = buckets // 2 if bidirectional else buckets
         self.starts = bucket_boundaries(self.side, max_distance)
-        self.std = check_number("std", std, above=0)
-        self.weight = nn.Parameter(torch.empty(buckets, heads, device=device, dtype=dtype))
+        self.std = check_std(std)
+        self.weight = empty_parameter((buckets, heads), device, dtype)
         self.register_derived()
         self.reset_parameters()
 

@@ -18,14 +18,11 @@ are cut: positions are not unique.
 
 from __future__ import annotations
 
-import math
-
-import torch
 from torch import Tensor, nn
 
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Block, Contextual, integer_positions
-from ropewalk.encodings.width import check_dim
+from ropewalk.encodings.width import check_dim, check_std, empty_parameter
 
 
 class CoPE(Contextual):
@@ -41,10 +38,8 @@ class CoPE(Contextual):
         super().__init__()
         self.head_dim = check_dim(head_dim, "head_dim")
         self.npos_max = check_dim(npos_max, "npos_max")
-        if not 0 <= std < math.inf:
-            raise ValueError(f"std={std!r} must be finite and at least 0")
-        self.std = std
-        self.weight = nn.Parameter(torch.empty(npos_max, head_dim))
+        self.std = check_std(std, at_least=0)
+        self.weight = empty_parameter((npos_max, head_dim))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from ropewalk.catalog import Spec, Variant, make, register
 from ropewalk.core import Bias, Block, Contextual, integer_positions
 from ropewalk.encodings.width import check_dim
+from ropewalk.spectra.arguments import shown
 
 
 class DAPE(Contextual):
@@ -57,9 +58,13 @@ class DAPE(Contextual):
         self.heads = check_dim(heads, "heads")
         if isinstance(base, Bias) and base_config is not None:
             raise TypeError("base_config is for a base given by name; this one is made already")
-        made = make(base, heads=heads, **(base_config or {})) if isinstance(base, str) else base
+        if base_config is not None and not isinstance(base_config, Mapping):
+            raise TypeError(
+                f"base_config={shown(base_config)} must be a dictionary of arguments of the base"
+            )
+        made = _named(base, heads, base_config or {}) if isinstance(base, str) else base
         if not isinstance(made, Bias):
-            raise TypeError(f"base={base!r} is no bias; name one, such as 'alibi'")
+            raise TypeError(f"base={shown(base)} is no bias; name one, such as 'alibi'")
         if made.heads != heads:
             raise ValueError(f"base has heads={made.heads}; heads={heads}")
         if check_dim(kernel, "kernel") % 2 == 0:
@@ -103,6 +108,14 @@ class DAPE(Contextual):
     def extra_repr(self) -> str:
         """Shown by ``print(module)``."""
         return f"heads={self.heads}, kernel={self.kernel}"
+
+
+def _named(base: str, heads: int, config: Mapping[str, Any]) -> object:
+    try:
+        return make(base, heads=heads, **config)
+    except (TypeError, ValueError) as error:
+        given = f" with base_config={shown(config)}" if config else ""
+        raise type(error)(f"base={shown(base)}{given}: {error}") from error
 
 
 register(

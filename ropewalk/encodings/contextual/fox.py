@@ -20,8 +20,6 @@ content, but not for all: gates of 1 leave it flat, and then no two places are t
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 
@@ -29,6 +27,7 @@ from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Block, Contextual, integer_positions
 from ropewalk.encodings.reading import check_block, exactly, hidden_states, project
 from ropewalk.encodings.width import check_dim
+from ropewalk.spectra.arguments import LARGEST, check_number
 
 
 class FoX(Contextual):
@@ -45,8 +44,8 @@ class FoX(Contextual):
         super().__init__()
         self.content_dim = check_dim(content_dim, "content_dim")
         self.heads = check_dim(heads, "heads")
-        if gate_bias is not None and not math.isfinite(gate_bias):
-            raise ValueError(f"gate_bias={gate_bias!r} must be finite, or None")
+        if gate_bias is not None:
+            check_number("gate_bias", gate_bias, at_least=-LARGEST, at_most=LARGEST)
         self.gate_bias = gate_bias
         self.gate = nn.Linear(content_dim, heads)
         self.reset_parameters()
@@ -81,7 +80,7 @@ class Forgotten(Contextual):
     def bias(self, block: Block) -> Tensor:
         """−\\|c_i − c_j\\|, ``[..., heads, q_tokens, kv_tokens]``."""
         integer_positions(block.q_positions, name="q_positions")
-        check_block(block, self.sums.shape[-1], self.heads, "FoX")
+        check_block(block, self.sums.shape[-1], self.heads, "FoX", self.sums.shape[:-2])
         queries = block.q.shape[-2]
         own = self.sums.narrow(-1, block.first, queries)
         anchor = own[..., :1]

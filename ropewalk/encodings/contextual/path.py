@@ -137,7 +137,7 @@ class Reflected(Contextual):
             ValueError: attention is not causal, or q and k are not of the tokens read.
         """
         integer_positions(block.q_positions, name="q_positions")
-        check_block(block, self.tokens, self.heads, "PaTH")
+        check_block(block, self.tokens, self.heads, "PaTH", self.w.shape[:-4])
         if not block.causal:
             raise ValueError("PaTH goes from a key to later queries only: use causal=True")
         if block.q.shape[-1] != self.head_dim:

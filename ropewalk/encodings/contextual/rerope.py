@@ -30,6 +30,7 @@ from ropewalk.catalog import Spec, Variant, register
 from ropewalk.encodings.pieces import PIECE_CLAIMS, PIECE_REASONS, Pieces, Side, one_axis
 from ropewalk.encodings.width import check_dim
 from ropewalk.spectra import Layout, Spectrum
+from ropewalk.spectra.arguments import check_number
 
 
 class ReRoPE(Pieces):
@@ -60,8 +61,8 @@ class ReRoPE(Pieces):
     ) -> None:
         one = one_axis(head_dim, base, layout=layout, rotary_dim=rotary_dim, scaling=scaling)
         self.window = check_dim(window, "window", at_most=1 << 40)
-        if leak is not None and not 1 <= leak < math.inf:
-            raise ValueError(f"leak={leak!r} must be at least 1 and finite, or None")
+        if leak is not None:
+            leak = check_number("leak", leak, at_least=1)
         if log_length is not None and check_dim(log_length, "log_length", 1 << 40) < 2:
             raise ValueError(f"log_length={log_length} must be at least 2: ln 1 is 0")
         ((row,),) = one.matrices

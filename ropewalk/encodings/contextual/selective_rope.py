@@ -41,7 +41,7 @@ from ropewalk.encodings.reading import (
 )
 from ropewalk.encodings.width import check_dim
 from ropewalk.kernels import rotate_by
-from ropewalk.spectra.arguments import check_even
+from ropewalk.spectra.arguments import check_base, check_even, check_option
 from ropewalk.spectra.geometric import powers
 from ropewalk.spectra.lanes import LAYOUTS, Layout, pair_slices
 
@@ -83,11 +83,10 @@ class SelectiveRoPE(Contextual):
                 f"content_dim={content_dim} is not a multiple of the {self.kv_heads} heads of k, "
                 "by which hidden states are brought to unit length"
             )
-        if layout not in LAYOUTS:
-            raise ValueError(f"layout={layout!r} is unknown; use one of {LAYOUTS}")
+        check_option("layout", layout, LAYOUTS)
         self.heads = heads
         self.head_dim = check_even("head_dim", head_width(content_dim, heads, head_dim))
-        self.base = base
+        self.base = check_base(base)
         self.layout: Layout = layout
         width = self.kv_heads * self.head_dim // 2
         self.down = nn.Linear(content_dim, check_dim(rank, "rank"), bias=False)

@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Block, Contextual
 from ropewalk.encodings.offsets import at_rows, offsets
-from ropewalk.encodings.width import check_dim
+from ropewalk.encodings.width import check_dim, empty_parameter
+from ropewalk.spectra.arguments import WIDEST, check_int
 
 
 class Shaw(Contextual):
@@ -54,12 +55,12 @@ class Shaw(Contextual):
         self.head_dim = check_dim(head_dim, "head_dim")
         self.clip = check_dim(clip, "clip")
         width = head_dim if value_dim is None else value_dim
-        self.value_dim = width if width == 0 else check_dim(width, "value_dim")
+        self.value_dim = check_int("value_dim", width, at_least=0, at_most=WIDEST)
         rows = 2 * clip + 1
-        self.key = nn.Parameter(torch.empty(rows, head_dim, device=device, dtype=dtype))
+        self.key = empty_parameter((rows, head_dim), device, dtype)
         self.value = None
         if width:
-            self.value = nn.Parameter(torch.empty(rows, width, device=device, dtype=dtype))
+            self.value = empty_parameter((rows, width), device, dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

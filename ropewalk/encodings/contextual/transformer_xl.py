@@ -28,10 +28,10 @@ from torch import Tensor, nn
 
 from ropewalk.catalog import Spec, register
 from ropewalk.core import Block, Contextual, integer_positions
-from ropewalk.encodings.width import check_dim
+from ropewalk.encodings.width import check_dim, check_std, empty_parameter
 from ropewalk.kernels.phases import phase_tables
 from ropewalk.spectra import Spectrum
-from ropewalk.spectra.arguments import check_base, check_even, check_number
+from ropewalk.spectra.arguments import check_base, check_even
 from ropewalk.spectra.geometric import powers
 
 
@@ -68,11 +68,11 @@ class TransformerXL(Contextual):
         self.heads = check_dim(heads, "heads")
         self.head_dim = check_dim(head_dim, "head_dim")
         self.dim = check_even("dim", heads * head_dim if dim is None else dim)
-        self.std = check_number("std", std, above=0)
+        self.std = check_std(std)
         self.spectrum = Spectrum((powers(check_base(base), self.dim // 2, self.dim),), self.dim)
         each = (heads, head_dim)
-        self.r_w_bias = nn.Parameter(torch.empty(each, device=device, dtype=dtype))
-        self.r_r_bias = nn.Parameter(torch.empty(each, device=device, dtype=dtype))
+        self.r_w_bias = empty_parameter(each, device, dtype)
+        self.r_r_bias = empty_parameter(each, device, dtype)
         self.r_net = nn.Linear(self.dim, heads * head_dim, bias=False, device=device, dtype=dtype)
         self.register_derived()
         self.reset_parameters()

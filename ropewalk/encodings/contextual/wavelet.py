@@ -39,7 +39,7 @@ from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Block, Contextual
 from ropewalk.encodings.offsets import at_rows, offsets
 from ropewalk.encodings.width import check_dim
-from ropewalk.spectra.arguments import check_number
+from ropewalk.spectra.arguments import check_number, check_option, shown
 
 Kind = Literal["ricker", "gaussian", "haar", "morlet"]
 SHAPES: dict[Kind, Callable[[Tensor, Tensor], Tensor]] = {
@@ -80,16 +80,15 @@ class Wavelet(Contextual):
         self.head_dim = check_dim(head_dim, "head_dim")
         if isinstance(scales, int):
             scales = [2.0**n for n in range(check_dim(scales, "scales", at_most=1000))]
-        if isinstance(scales, str) or not isinstance(scales, Sequence) or not scales:
-            raise TypeError(f"scales={scales!r} must be an int or a sequence of numbers")
+        if isinstance(scales, (str, bytes)) or not isinstance(scales, Sequence) or not scales:
+            raise TypeError(f"scales={shown(scales)} must be an int or a sequence of numbers")
         self.scales = tuple(check_number(f"scales[{n}]", a, above=0) for n, a in enumerate(scales))
         if head_dim % len(self.scales):
             raise ValueError(
                 f"head_dim={head_dim} is not a multiple of {len(self.scales)} scales; each has "
                 "the same number of shifts"
             )
-        if kind not in SHAPES:
-            raise ValueError(f"kind={kind!r} is unknown; use one of {tuple(SHAPES)}")
+        check_option("kind", kind, SHAPES)
         self.kind: Kind = kind
         self.near = tuple(n for n, a in enumerate(self.scales) if a <= WIDEST_SCALE)
         """Which scales may be read from a table of distances."""

@@ -38,9 +38,9 @@ from ropewalk.encodings.turning import (
     skew,
     turned_by_tables,
 )
-from ropewalk.encodings.width import check_dim
+from ropewalk.encodings.width import check_dim, check_std, empty_parameter
 from ropewalk.kernels.learned import learned_tables
-from ropewalk.spectra.arguments import check_number
+from ropewalk.spectra.arguments import check_number, check_option
 
 Kind = Literal["ap", "ld"]
 KINDS: tuple[Kind, ...] = ("ap", "ld")
@@ -80,20 +80,19 @@ class CommutingRoPE(Rotary):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if kind not in KINDS:
-            raise ValueError(f"kind={kind!r} is unknown; use one of {KINDS}")
+        check_option("kind", kind, KINDS)
         self.kind = kind
         self.head_dim = check_dim(head_dim, "head_dim")
         self.heads, self.axes = check_dim(heads, "heads"), check_dim(axes, "axes")
         self.block_size = check_block(head_dim, block_size, axes if kind == "ap" else 1)
-        self.std = check_number("std", std, above=0)
+        self.std = check_std(std)
         self.unit = check_number("unit", unit, above=0)
         blocks = head_dim // block_size
         shape = (heads, blocks, block_size, block_size)
-        self.weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+        self.weight = empty_parameter(shape, device, dtype)
         self.factors = None
         if kind == "ld":
-            self.factors = nn.Parameter(torch.empty(axes, blocks, device=device, dtype=dtype))
+            self.factors = empty_parameter((axes, blocks), device, dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -36,7 +36,7 @@ from ropewalk.core import Rotary, wide_dtype
 from ropewalk.encodings.literal import turned
 from ropewalk.encodings.rotary.rope import ROTATION_REASONS
 from ropewalk.encodings.tables import places, turn
-from ropewalk.encodings.width import check_dim
+from ropewalk.encodings.width import check_dim, empty_parameter
 from ropewalk.kernels.phases import phase_tables
 from ropewalk.spectra import Layout, Spectrum, exact_angle, full_turns, geometric
 from ropewalk.spectra.arguments import check_number
@@ -85,8 +85,8 @@ class FoPE(Rotary):
             )
         count = len(self.kept)
         shape = (self.heads, count, count)
-        self.sin_coef = nn.Parameter(torch.empty(shape), requires_grad=learnable)
-        self.cos_coef = nn.Parameter(torch.empty(shape), requires_grad=learnable)
+        self.sin_coef = empty_parameter(shape).requires_grad_(learnable)
+        self.cos_coef = empty_parameter(shape).requires_grad_(learnable)
         self.register_derived()
         self.reset_parameters()
 

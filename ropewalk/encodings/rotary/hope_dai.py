@@ -38,7 +38,7 @@ from ropewalk.encodings.range import farthest, from_center
 from ropewalk.encodings.tables import places, spread, widest
 from ropewalk.kernels.lanes import join
 from ropewalk.spectra import Layout, geometric
-from ropewalk.spectra.arguments import check_int, check_number
+from ropewalk.spectra.arguments import FARTHEST, check_int, check_number
 
 _HALF = 0.5**0.5
 
@@ -73,7 +73,7 @@ class HyperbolicRoPE(Rotary):
         super().__init__()
         self.scale = check_number("scale", scale, above=0)
         self.damping = check_number("damping", damping, above=0)
-        self.center = check_int("center", center)
+        self.center = check_int("center", center, at_least=-FARTHEST, at_most=FARTHEST)
         plain = geometric(head_dim, base, layout=layout)
         self.spectrum = plain.map(lambda theta: theta * self.scale)
         self.head_dim = head_dim

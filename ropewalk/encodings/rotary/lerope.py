@@ -27,6 +27,7 @@ from ropewalk.core import Rotary, wide_dtype
 from ropewalk.encodings.literal import angles, turned
 from ropewalk.encodings.rotary.rope import ROTATION_CLAIMS, ROTATION_REASONS
 from ropewalk.encodings.tables import places, turn, widest
+from ropewalk.encodings.width import empty_parameter
 from ropewalk.kernels.phases import phase_tables
 from ropewalk.spectra import Layout, geometric
 
@@ -50,7 +51,7 @@ class LeRoPE(Rotary):
         super().__init__()
         self.spectrum = geometric(head_dim, base, layout=layout)
         self.head_dim = head_dim
-        self.log_scale = nn.Parameter(torch.empty(self.spectrum.pairs))
+        self.log_scale = empty_parameter((self.spectrum.pairs,))
         self.register_derived()
         self.reset_parameters()
 

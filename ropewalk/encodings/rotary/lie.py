@@ -30,8 +30,8 @@ from ropewalk.core import Rotary, token_positions, wide_dtype
 from ropewalk.encodings.rotary.commuting import check_block
 from ropewalk.encodings.rotary.rope import ROTATION_CLAIMS, ROTATION_REASONS
 from ropewalk.encodings.turning import by_exponential, check_vectors, skew, without_autocast
-from ropewalk.encodings.width import check_dim
-from ropewalk.spectra.arguments import check_number
+from ropewalk.encodings.width import check_dim, empty_parameter
+from ropewalk.spectra.arguments import LARGEST, check_number
 
 
 class LieRoPE(Rotary):
@@ -68,10 +68,10 @@ class LieRoPE(Rotary):
         self.head_dim = check_dim(head_dim, "head_dim")
         self.heads, self.axes = check_dim(heads, "heads"), check_dim(axes, "axes")
         self.block_size = check_block(head_dim, block_size)
-        self.scale = check_number("scale", scale, at_least=0)
+        self.scale = check_number("scale", scale, at_least=0, at_most=LARGEST)
         self.unit = check_number("unit", unit, above=0)
         shape = (heads, axes, head_dim // block_size, block_size, block_size)
-        self.weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+        self.weight = empty_parameter(shape, device, dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -28,16 +28,16 @@ import math
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Rotary, token_positions, wide_dtype
 from ropewalk.encodings.rotary.rope import ROTATION_CLAIMS, ROTATION_REASONS
 from ropewalk.encodings.turning import check_vectors, turned_by_loop, turned_by_tables
-from ropewalk.encodings.width import check_dim
+from ropewalk.encodings.width import check_dim, empty_parameter
 from ropewalk.kernels.learned import learned_tables
 from ropewalk.spectra import Layout, Spectrum, axial
-from ropewalk.spectra.arguments import check_number
+from ropewalk.spectra.arguments import check_flag, check_number
 
 
 class MixedRoPE(Rotary):
@@ -73,16 +73,15 @@ class MixedRoPE(Rotary):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        check_dim(axes, "axes")
         self.start = axial(head_dim, base, axes=axes, layout=layout)
         self.head_dim, self.axes = head_dim, axes
         self.layout: Layout = layout
         self.heads = check_dim(heads, "heads")
         self.unit = check_number("unit", unit, above=0)
-        if not isinstance(rotate, bool):
-            raise TypeError(f"rotate={rotate!r} must be True or False")
-        self.rotate = rotate
+        self.rotate = check_flag("rotate", rotate)
         shape = (heads, axes, head_dim // 2)
-        self.freqs = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+        self.freqs = empty_parameter(shape, device, dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

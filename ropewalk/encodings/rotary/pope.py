@@ -26,7 +26,7 @@ from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Rotary, token_positions, wide_dtype
 from ropewalk.encodings.rotary.rope import ROTATION_CLAIMS, ROTATION_REASONS
 from ropewalk.encodings.tables import spread
-from ropewalk.encodings.width import check_dim
+from ropewalk.encodings.width import check_dim, empty_parameter
 from ropewalk.kernels.phases import phase_tables
 from ropewalk.kernels.plain import compute_dtype
 from ropewalk.spectra import exact_angle, geometric
@@ -60,7 +60,7 @@ class PoPE(Rotary):
             raise ValueError(f"start={start!r} is unknown; use one of {PHASE_STARTS}")
         self.start = start
         self.spectrum = geometric(2 * self.head_dim, base)
-        self.delta = nn.Parameter(torch.empty(self.heads, self.head_dim))
+        self.delta = empty_parameter((self.heads, self.head_dim))
         self.register_derived()
         self.reset_parameters()
 

@@ -29,7 +29,7 @@ from ropewalk.encodings.usual import Scaling, refuse_both, theta, usual
 from ropewalk.kernels import Steps, rotate, rotate_qk
 from ropewalk.kernels.phases import float_tables
 from ropewalk.spectra import Layout, Spectrum
-from ropewalk.spectra.arguments import check_int
+from ropewalk.spectra.arguments import check_int, check_option
 from ropewalk.spectra.rope_parameters import scaled
 
 Phases = Literal["integer", "float32"]
@@ -74,8 +74,7 @@ class RoPE(Rotary):
         phases: Phases = "integer",
     ) -> None:
         super().__init__()
-        if phases not in PHASES:
-            raise ValueError(f"phases={phases!r} is unknown; use one of {PHASES}")
+        check_option("phases", phases, PHASES)
         if (spectrum is None) == (head_dim is None):
             raise TypeError("RoPE needs a Spectrum or head_dim, and not both: RoPE(head_dim=64)")
         check_int("axes", axes, at_least=1)
@@ -85,7 +84,8 @@ class RoPE(Rotary):
             refuse_both(base=base, axes=axes, layout=layout, rotary_dim=rotary_dim)
         else:
             single = phases == "float32"
-            spectrum = usual(spectrum, base, axes, layout or "half", rotary_dim, single)
+            own = "half" if layout is None else layout
+            spectrum = usual(spectrum, base, axes, own, rotary_dim, single)
         spectrum = scaled(spectrum, scaling)
         self.spectrum = spectrum if length is None else spectrum.for_length(length)
         self.phases: Phases = phases

@@ -22,9 +22,8 @@ from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Rotary, wide_dtype
 from ropewalk.encodings.rotary.rope import ROTATION_CLAIMS, ROTATION_REASONS, RoPE
 from ropewalk.encodings.turning import by_blocks, check_vectors, skew, without_autocast
-from ropewalk.encodings.width import check_dim
+from ropewalk.encodings.width import check_dim, check_std, empty_parameter
 from ropewalk.spectra import Layout, Spectrum, axial
-from ropewalk.spectra.arguments import check_number
 
 
 class StringRoPE(Rotary):
@@ -59,12 +58,13 @@ class StringRoPE(Rotary):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        check_dim(axes, "axes")
         self.rope = RoPE(axial(head_dim, base, axes=axes, layout=layout, unit=unit))
         self.head_dim, self.axes = head_dim, axes
         self.heads = check_dim(heads, "heads")
-        self.std = check_number("std", std, at_least=0)
+        self.std = check_std(std, at_least=0)
         shape = (heads, head_dim, head_dim)
-        self.weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+        self.weight = empty_parameter(shape, device, dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -33,7 +33,7 @@ from ropewalk.encodings.range import farthest, from_center
 from ropewalk.encodings.tables import places, turn, widest
 from ropewalk.kernels.phases import phase_tables
 from ropewalk.spectra import Layout, geometric
-from ropewalk.spectra.arguments import check_int, check_number
+from ropewalk.spectra.arguments import FARTHEST, check_int, check_number
 
 
 class XPos(Rotary):
@@ -69,7 +69,7 @@ class XPos(Rotary):
         self.head_dim = head_dim
         self.scale_base = check_number("scale_base", scale_base, above=0)
         self.gamma = check_number("gamma", gamma, above=0)
-        self.center = check_int("center", center)
+        self.center = check_int("center", center, at_least=-FARTHEST, at_most=FARTHEST)
         self.register_derived()
 
     @property
