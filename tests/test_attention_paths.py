@@ -187,6 +187,27 @@ def test_factors_are_the_bias(name, after):
         assert (found - expected).abs().max() <= 1e-12 * expected.abs().max().clamp_min(1.0)
 
 
+@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_sandwich_becomes_channels(centred, dtype):
+    """Where head_dim allows: keys on both sides, grouped heads, gradients."""
+    encoding = ropewalk.make("sandwich", heads=4, dim=32, centred=centred)
+    shapes = ((4, 300, 16), (2, 300, 16), (2, 300, 16))
+    q, k, v = (random(2, *s, seed=i, dtype=dtype) for i, s in enumerate(shapes))
+    assert path(q, k, encoding).name == "factored"
+    assert "would make head_dim" in path(q.bfloat16(), k.bfloat16(), encoding).why
+    tolerance = 1e-11 if dtype == torch.float64 else 2e-5
+    for causal in (True, False):
+        results: list[tuple[torch.Tensor, ...]] = []
+        for way in ("factored", "blockwise"):
+            leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+            y = attend(*leaves, encoding, causal=causal, path=way)
+            results.append((y, *torch.autograd.grad(y.square().sum(), leaves)))
+        for found, expected in zip(*results, strict=True):
+            size = expected.abs().max().item()
+            assert torch.allclose(found, expected, rtol=0, atol=tolerance * size)
+
+
 def test_second_derivatives_go_by_plain_operations():
     q, k, v = (random(1, 2, 300, 4, seed=s).requires_grad_() for s in range(3))
     with sdpa_kernel(SDPBackend.MATH):
