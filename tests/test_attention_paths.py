@@ -201,7 +201,7 @@ def test_sandwich_becomes_channels(centred, dtype):
         results: list[tuple[torch.Tensor, ...]] = []
         for way in ("factored", "blockwise"):
             leaves = [x.clone().requires_grad_() for x in (q, k, v)]
-            y = attend(*leaves, encoding, causal=causal, path=way)
+            y = attend(leaves[0], leaves[1], leaves[2], encoding, causal=causal, path=way)
             results.append((y, *torch.autograd.grad(y.square().sum(), leaves)))
         for found, expected in zip(*results, strict=True):
             size = expected.abs().max().item()
