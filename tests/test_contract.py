@@ -158,7 +158,17 @@ FAMILY: Mapping[str, dict[str, float]] = {"contextual": {"slack": 1e-5, "step": 
 
 
 NUMBERS_ONLY = {
-    *("bits", "block_size", "damping", "fraction", "gate_bias", "hard", "head_dim", "heads", "leak"),
+    *(
+        "bits",
+        "block_size",
+        "damping",
+        "fraction",
+        "gate_bias",
+        "hard",
+        "head_dim",
+        "heads",
+        "leak",
+    ),
     *("length", "npos_max", "pairs", "scale", "scales", "scaling", "sections", "shift", "slopes"),
     *("start", "std", "zero_fraction"),
     "base",  # of dape: a bias of the catalogue, which is traced by itself

@@ -27,9 +27,9 @@ from torch import Tensor, nn
 
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Rotary, token_positions, wide_dtype
+from ropewalk.encodings.claims import ROTATION_CLAIMS, ROTATION_REASONS
 from ropewalk.encodings.exponential import rotations
 from ropewalk.encodings.rotary.commuting import check_block
-from ropewalk.encodings.rotary.rope import ROTATION_CLAIMS, ROTATION_REASONS
 from ropewalk.encodings.turning import by_exponential, check_vectors, skew
 from ropewalk.encodings.width import check_dim
 from ropewalk.spectra.arguments import check_number
