@@ -159,9 +159,11 @@ def test_parts_add_up_to_the_bias(dtype):
 
 def factoring() -> dict[str, Bias]:
     made = {
-        name: ropewalk.make(name, **spec.config)
+        f"{name}, {title}".removesuffix(", "): ropewalk.make(name, **spec.config, **changes)
         for name, spec in ropewalk.encodings().items()
         if spec.family == "bias"
+        for title, changes in {"": {}, "centred": {"centred": True}}.items()
+        if title in ("", *spec.variants)
     }
     return {
         name: bias
