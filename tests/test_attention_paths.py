@@ -159,9 +159,11 @@ def test_parts_add_up_to_the_bias(dtype):
 
 def factoring() -> dict[str, Bias]:
     made = {
-        name: ropewalk.make(name, **spec.config)
+        f"{name}, {title}".removesuffix(", "): ropewalk.make(name, **spec.config, **changes)
         for name, spec in ropewalk.encodings().items()
         if spec.family == "bias"
+        for title, changes in {"": {}, "centred": {"centred": True}}.items()
+        if title in ("", *spec.variants)
     }
     return {
         name: bias
@@ -185,6 +187,27 @@ def test_factors_are_the_bias(name, after):
         found = found if factors.row is None else found + factors.row[..., None]
         expected = encoding.bias(q, k, torch.float64)
         assert (found - expected).abs().max() <= 1e-12 * expected.abs().max().clamp_min(1.0)
+
+
+@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_sandwich_becomes_channels(centred, dtype):
+    """Where head_dim allows: keys on both sides, grouped heads, gradients."""
+    encoding = ropewalk.make("sandwich", heads=4, dim=32, centred=centred)
+    shapes = ((4, 300, 16), (2, 300, 16), (2, 300, 16))
+    q, k, v = (random(2, *s, seed=i, dtype=dtype) for i, s in enumerate(shapes))
+    assert path(q, k, encoding).name == "factored"
+    assert "would make head_dim" in path(q.bfloat16(), k.bfloat16(), encoding).why
+    tolerance = 1e-11 if dtype == torch.float64 else 2e-5
+    for causal in (True, False):
+        results: list[tuple[torch.Tensor, ...]] = []
+        for way in ("factored", "blockwise"):
+            leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+            y = attend(leaves[0], leaves[1], leaves[2], encoding, causal=causal, path=way)
+            results.append((y, *torch.autograd.grad(y.square().sum(), leaves)))
+        for found, expected in zip(*results, strict=True):
+            size = expected.abs().max().item()
+            assert torch.allclose(found, expected, rtol=0, atol=tolerance * size)
 
 
 def test_second_derivatives_go_by_plain_operations():

@@ -18,6 +18,7 @@ from torch import Tensor
 import ropewalk
 from ropewalk import spectra
 from ropewalk.core import Rotary
+from ropewalk.encodings import exponential as many
 from ropewalk.encodings.rotary import (
     AxialRoPE,
     CommutingRoPE,
@@ -354,6 +355,42 @@ def exponential(exponent: Tensor) -> Tensor:
         rows = range(exponent.shape[0])
         entries = [[float(result[i, j]) for j in rows] for i in rows]
         return torch.tensor(entries, dtype=torch.float64)
+
+
+def skew_matrices(count: int, size: int, scale: float) -> Tensor:
+    drawn = random(count, size, size) * scale
+    return drawn - drawn.mT
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-9, 0.1, 3.0, 1e4])
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+def test_many_exponentials_are_as_good_as_their_exponents(scale, size):
+    exponents = skew_matrices(3, size, scale)
+    expected = torch.stack([exponential(x) for x in exponents])
+    allowed = 1e-15 + 4e-16 * exponents.abs().sum(-1).max().item()
+    for found in (many.rotations(exponents), many.exponential(exponents)):
+        torch.testing.assert_close(found, expected, rtol=0, atol=allowed)
+
+
+def test_an_exponential_does_not_know_its_neighbours(monkeypatch):
+    exponents = skew_matrices(40, 8, 1.0) * torch.logspace(-3, 6, 40).double()[:, None, None]
+    together = many.rotations(exponents)
+    alone = torch.stack([many.rotations(x) for x in exponents])
+    monkeypatch.setattr(many, "_ENTRIES", 64 * 7)
+    for found in (alone, many.rotations(exponents), many.rotations(exponents.flip(0)).flip(0)):
+        assert torch.equal(found, together)
+    assert torch.equal(torch.vmap(many.rotations, in_dims=1)(exponents.unflatten(0, (8, 5))),
+                       together.unflatten(0, (8, 5)).transpose(0, 1))  # fmt: skip
+    assert many.rotations(exponents[:0]).shape == (0, 8, 8)
+    assert many.exponential(torch.full((2, 3, 3), math.nan).double()).isnan().all()
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
+@pytest.mark.parametrize("exp", [many.exponential, lambda x: many.rotations(x - x.mT)])
+def test_exponentials_have_derivatives_of_every_order(exp):
+    exponents = random(2, 3, 3).mul(3).requires_grad_()
+    assert torch.autograd.gradcheck(exp, exponents, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(exp, exponents, check_fwd_over_rev=True)
 
 
 def operators(encoding: Any, where: Tensor) -> Tensor:

@@ -58,13 +58,21 @@ def _whole(name: str, fake: Callable[..., Any]) -> Callable[..., Any]:
     return shapes
 
 
-def opaque(schema: str, *, fake: Callable[..., Any], vmap: Callable[..., Any] | None = None):
+def opaque(
+    schema: str,
+    *,
+    fake: Callable[..., Any],
+    vmap: Callable[..., Any] | None = None,
+    backward: tuple[Callable[..., None], Callable[..., Any]] | None = None,
+):
     """Register the decorated function as the operator ``ropewalk::<schema>``.
 
     Args:
         schema: ``name(Tensor x, …) -> …``, without aliasing or mutation.
         fake: shapes and dtypes of the results, for compilers and fake tensors.
         vmap: makes the rule of ``torch.vmap`` from the operator.
+        backward: what is kept of (context, inputs, output), and the gradients of the inputs from
+            (context, gradient); none if None.
 
     Returns:
         A decorator that returns the operator.
@@ -78,6 +86,11 @@ def opaque(schema: str, *, fake: Callable[..., Any], vmap: Callable[..., Any] | 
         operator = getattr(torch.ops.ropewalk, name).default
         if vmap is not None:
             torch.library.register_vmap(f"ropewalk::{name}", vmap(operator), lib=_library)
+        if backward is not None:
+            keep, gradients = backward
+            torch.library.register_autograd(
+                f"ropewalk::{name}", gradients, setup_context=keep, lib=_library
+            )
         return operator
 
     return register

@@ -12,7 +12,9 @@ its largest.
 Phases are integers, and the products are added up exactly: each factor is cut into three pieces of
 few bits, whose products sum up without rounding in float64, in any order. So the bias is right to
 about 1e-14 at any position, a row alone has the bits that it has in the whole, and no memory is
-needed beyond the result.
+needed beyond the result. In ``attend`` the codes are d̄ more channels of q and k where head_dim is
+at least d̄/3, and no bias is made. A ``score`` of FlexAttention would be d̄/2 cosines for each logit,
+in products of integers that compilers get wrong, so there is none beside the general one.
 
 Source: Dissecting Transformer Length Extrapolation via the Lens of Receptive Field Analysis (Chi
 et al., 2023), §5. Confirmed: the scale, which *divides* by 8h/H, with NVIDIA NeMo's
@@ -30,7 +32,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.catalog import Spec, Variant, register
-from ropewalk.core import Bias, integer_positions
+from ropewalk.core import Bias, Factors, integer_positions
 from ropewalk.encodings.width import check_dim, check_floating
 from ropewalk.kernels.phases import phase_tables
 from ropewalk.spectra import Spectrum
@@ -105,15 +107,32 @@ class Sandwich(Bias):
         check_floating(dtype)
         q = integer_positions(q_positions, name="q_positions")
         k = integer_positions(kv_positions, name="kv_positions")
-        here, there = (
-            torch.cat(phase_tables(places, self.steps, 1.0, torch.float64), dim=-1)
-            for places in (q, k)
-        )
-        total = exact_products(here, there)
+        total = exact_products(self._codes(q), self._codes(k))
         same = q[..., :, None] == k[..., None, :]
         total = total.masked_fill(same, self.dim / 2) - self._shift
-        number = torch.arange(1, self.heads + 1, device=total.device, dtype=torch.float64)
-        return (total.unsqueeze(-3) / (8 * number / self.heads)[:, None, None]).to(dtype)
+        return (total.unsqueeze(-3) / self._divisors(total.device)).to(dtype)
+
+    def factors(self, q_positions: Tensor, kv_positions: Tensor, *, after: bool = False) -> Factors:
+        """Rank d̄: the codes themselves, on either side of the query."""
+        codes, divisors = self._codes(q_positions), self._divisors(q_positions.device)
+        row = None
+        if self.centred:
+            row = (-self._shift / divisors[..., 0]).expand(*codes.shape[:-2], -1, codes.shape[-2])
+        return Factors(
+            codes.unsqueeze(-3) / divisors, self._codes(kv_positions).unsqueeze(-3), row=row
+        )
+
+    def _codes(self, positions: Tensor) -> Tensor:
+        """``[..., tokens, dim]``, first the cosines and then the sines."""
+        steps = self.steps
+        if steps.device != positions.device:
+            steps = self.derive(positions.device)["steps"]
+        return torch.cat(phase_tables(positions, steps, 1.0, torch.float64), dim=-1)
+
+    def _divisors(self, device: torch.device) -> Tensor:
+        """8h/H, ``[heads, 1, 1]``."""
+        number = torch.arange(1, self.heads + 1, device=device, dtype=torch.float64)
+        return (8 * number / self.heads)[:, None, None]
 
     @property
     def _shift(self) -> float:

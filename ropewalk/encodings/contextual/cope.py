@@ -6,8 +6,8 @@ r"""CoPE: positions that count what the content says, instead of tokens.
 The sum runs over the keys that query i may see, from j on; e is a table of P vectors, read between
 its rows by linear interpolation, and starts at 0.
 
-*Scaling.* Gates read the scaled logit s·q·k (s = 1/√d), and q·e is not scaled, as in the authors'
-code; the paper's equations leave s out of both.
+*Scaling.* Gates read the scaled logit s·q·k (s = 1/√d), and q·e is not scaled. That this is how the
+authors' code has it is from memory; the paper's equations leave s out of both.
 
 Source: Contextual Position Encoding: Learning to Count What's Important (Golovneva et al., 2024),
 §4 and the listing of the appendix. Confirmed: a literal loop over every pair agrees, forward and

@@ -138,9 +138,9 @@ register(
             "precision": False,
         },
         reasons={
-            "unique": "as its base, ALiBi, is",
+            "unique": "as its base is",
             "linear": "a bias has no code to shift",
-            "relative": "its base depends on distance alone",
+            "relative": "where its base depends on distance alone",
             "norm": "q and k are untouched",
             "bounded": "its base grows with distance",
             "decay": "the network may raise any score",
@@ -155,6 +155,13 @@ register(
                 "the first keys of a text read zeros before them",
                 {"offset": "keys read those before a slice"},
                 when=lambda config: config.get("kernel", 1) > 1,
+            ),
+            "of KERPLE": Variant({"base": "kerple"}),
+            "of FIRE": Variant(
+                {"base": "fire"},
+                {"relative": False, "bounded": True, "precision": True},
+                "FIRE's normaliser grows with the query's position, and its values stay bounded; "
+                "as drawn: the network may be trained to anything",
             ),
         },
     )

@@ -11,11 +11,11 @@ c_j\|, which is an extension of ours.
 are float64; a block of queries takes them relative to its first query before they become float32,
 so that a bias errs by 1e-7 of itself.
 
-Source: Forgetting Transformer: Softmax Attention with a Forget Gate (Lin et al., 2025), §3.
-Confirmed: gate, bias and heads as in two public implementations (the authors', and
-flash-linear-attention's layer, whose gate is a linear map with bias and torch's initial values); a
-literal loop agrees (tests/test_catalogue_contextual.py). It falls with distance for any one
-content, but not for all: gates of 1 leave it flat, and then no two places are told apart.
+Source: Forgetting Transformer: Softmax Attention with a Forget Gate (Lin et al., 2025), §3. Gate,
+bias and heads are as in flash-linear-attention's layer, whose gate is a linear map with bias and
+torch's initial values; the authors' own layer was not opened. Confirmed: a literal loop agrees
+(tests/test_catalogue_contextual.py). It falls with distance for any one content, but not for all:
+gates of 1 leave it flat, and then no two places are told apart.
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@ The two pieces are ``near``, q turned by i and k by j, and ``far``: q turned by 
 two axes, frequencies θ and θ/k. A cache can hold near keys turned once and raw ones for far pairs.
 
 Source: Su Jianlin (2023), Rectified Rotary Position Embeddings (kexue.fm/archives/9708), and the
-code bojone/rerope: window 512, factor 16, training length 4096. Confirmed: both patches of that
-repository choose near for \|Δ\| < w and far otherwise, turn far queries by w (leaky: i + w(k − 1)
-over k) and multiply q by the clipped logarithm; a loop over distances agrees. The log factor
-breaks relative, norm and bounded (variant).
+code bojone/rerope: window 512, factor 16, training length 4096. Its leaky patch chooses near for
+\|Δ\| < w and far otherwise, turns far queries by i + w(k − 1) over k, and multiplies q by the
+clipped logarithm; its plain patch, of which an excerpt was read, turns far queries by w. Confirmed:
+a loop over distances agrees. The log factor breaks relative, norm and bounded (variant).
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Rotary, token_positions, wide_dtype
-from ropewalk.encodings.rotary.rope import ROTATION_CLAIMS, ROTATION_REASONS
+from ropewalk.encodings.claims import ROTATION_CLAIMS, ROTATION_REASONS
 from ropewalk.encodings.turning import (
     by_blocks,
     by_exponential,

@@ -24,8 +24,8 @@ from torch import Tensor, nn
 
 from ropewalk.catalog import Spec, register
 from ropewalk.core import Rotary, wide_dtype
+from ropewalk.encodings.claims import ROTATION_CLAIMS, ROTATION_REASONS
 from ropewalk.encodings.literal import angles, turned
-from ropewalk.encodings.rotary.rope import ROTATION_CLAIMS, ROTATION_REASONS
 from ropewalk.encodings.tables import places, turn, widest
 from ropewalk.encodings.width import empty_parameter
 from ropewalk.kernels.phases import phase_tables

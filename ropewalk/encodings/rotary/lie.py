@@ -8,7 +8,7 @@ R is orthogonal, so norms are kept, but the A do not commute: R(p)ᵀR(p') is no
 p' − p, and the score is *not relative*. With one axis, or with b = 2, they commute; even then
 exponents are float64 products, so that a shift of 2²⁰ moves the score by 5e-9 of its spread:
 ``commuting`` and ``mixed`` have exact phases. The exponential is taken in float64 and the result
-made orthogonal to its last bits, since far positions need many squarings.
+made orthogonal to its last bits (:mod:`ropewalk.encodings.exponential`).
 
 Source: LieRE: Lie Rotational Positional Encodings (Ostmeier et al., 2024), and the authors' code:
 parameters uniform in [0, 2π), coordinates in [0, 1]. Confirmed: against the exponential of mpmath,
@@ -27,9 +27,10 @@ from torch import Tensor, nn
 
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Rotary, token_positions, wide_dtype
+from ropewalk.encodings.claims import ROTATION_CLAIMS, ROTATION_REASONS
+from ropewalk.encodings.exponential import rotations
 from ropewalk.encodings.rotary.commuting import check_block
-from ropewalk.encodings.rotary.rope import ROTATION_CLAIMS, ROTATION_REASONS
-from ropewalk.encodings.turning import by_exponential, check_vectors, skew, without_autocast
+from ropewalk.encodings.turning import by_exponential, check_vectors, skew
 from ropewalk.encodings.width import check_dim, empty_parameter
 from ropewalk.spectra.arguments import LARGEST, check_number
 
@@ -87,11 +88,7 @@ class LieRoPE(Rotary):
         exponent = share[..., 0, :, :, :] * generators[:, 0]
         for axis in range(1, self.axes):
             exponent = exponent + share[..., axis, :, :, :] * generators[:, axis]
-        with without_autocast(exponent):
-            turned = torch.linalg.matrix_exp(exponent)
-            for _ in range(3):  # Newton–Schulz: an error ε of orthogonality becomes ε²
-                turned = 1.5 * turned - 0.5 * turned @ (turned.transpose(-1, -2) @ turned)
-        return turned
+        return rotations(exponent)
 
     def encode_q(
         self, q: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None

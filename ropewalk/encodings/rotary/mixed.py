@@ -32,7 +32,7 @@ from torch import Tensor
 
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Rotary, token_positions, wide_dtype
-from ropewalk.encodings.rotary.rope import ROTATION_CLAIMS, ROTATION_REASONS
+from ropewalk.encodings.claims import ROTATION_CLAIMS, ROTATION_REASONS
 from ropewalk.encodings.turning import check_vectors, turned_by_loop, turned_by_tables
 from ropewalk.encodings.width import check_dim, empty_parameter
 from ropewalk.kernels.learned import learned_tables

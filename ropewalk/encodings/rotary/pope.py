@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Rotary, token_positions, wide_dtype
-from ropewalk.encodings.rotary.rope import ROTATION_CLAIMS, ROTATION_REASONS
+from ropewalk.encodings.claims import ROTATION_CLAIMS, ROTATION_REASONS
 from ropewalk.encodings.tables import spread
 from ropewalk.encodings.width import check_dim, empty_parameter
 from ropewalk.kernels.phases import phase_tables
