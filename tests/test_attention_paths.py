@@ -163,6 +163,7 @@ def factoring() -> dict[str, Bias]:
         for name, spec in ropewalk.encodings().items()
         if spec.family == "bias"
     }
+    made["centred sandwich"] = ropewalk.make("sandwich", heads=8, centred=True)
     return {
         name: bias
         for name, bias in made.items()
@@ -185,6 +186,24 @@ def test_factors_are_the_bias(name, after):
         found = found if factors.row is None else found + factors.row[..., None]
         expected = encoding.bias(q, k, torch.float64)
         assert (found - expected).abs().max() <= 1e-12 * expected.abs().max().clamp_min(1.0)
+
+
+@pytest.mark.parametrize("name", factoring())
+@pytest.mark.parametrize("causal", [False, True])
+def test_channels_give_what_the_bias_gives(name, causal):
+    """On both sides of the queries, for every encoding of the catalogue that factors."""
+    encoding = factoring()[name]
+    results = []
+    for way in ("factored", "blockwise"):
+        q, k, v = (random(1, 8, 20, 4, seed=s).requires_grad_() for s in range(3))
+        y = attend(q, k, v, encoding, causal=causal, path=way)
+        results.append((y, *torch.autograd.grad(y.square().sum(), (q, k, v))))
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-11)
+
+
+def test_sandwich_and_alibi_factor():
+    assert {"alibi", "sandwich"} <= set(factoring())
 
 
 def test_second_derivatives_go_by_plain_operations():
@@ -213,6 +232,7 @@ LEARNED = ORACLES["fading"].make(8)
         (RoPE(16), {"segments": torch.zeros(300).long()}, "blockwise", "knows no segments"),
         (ALiBi(8), {}, "factored", "ALiBi factors into channels"),
         (ALiBi(8), {"window": 5}, "factored", "ALiBi factors"),
+        (ropewalk.make("sandwich", heads=8), {}, "blockwise", "128 channels cost more than its"),
         (LEARNED, {}, "blockwise", "Fading gives no factors; the bias exists a block"),
         (ORACLES["forgetting"].make(8), {}, "blockwise", "Forgetting reads q and k"),
     ],
