@@ -17,6 +17,7 @@ from torch import Tensor
 
 import ropewalk
 from ropewalk import RoPE, make, spectra
+from ropewalk.encodings.additive import Integer
 from ropewalk.spectra import geometric
 
 BASES = (0, 256, 4096, 131072)
@@ -88,7 +89,7 @@ def test_float16_frequencies_of_llama_3_would_be_a_twentieth_off():
 
 @pytest.mark.parametrize(("tokens", "distinct"), [(8192, 897), (1024, 513)])
 def test_bfloat16_tells_few_positions_apart(tokens, distinct):
-    codes = make("integer", dim=1).encode(torch.arange(tokens), dtype=torch.bfloat16)
+    codes = Integer(1).encode(torch.arange(tokens), dtype=torch.bfloat16)
     assert len(codes.unique()) == distinct
 
 
