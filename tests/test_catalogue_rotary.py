@@ -574,3 +574,33 @@ def test_undo_undoes():
     assert (encoding.undo(encoding.encode_q(x, where), where) - x).abs().max() < 1e-14
     back = ropewalk.rotate(x, None, encoding.spectrum, inverse=True, offset=4)
     assert torch.equal(encoding.undo(x, offset=4), back)
+
+
+def turning_back() -> list[str]:
+    specs = ropewalk.encodings().items()
+    return [name for name, spec in specs if hasattr(spec.make(**spec.config), "undo")]
+
+
+def test_every_orthogonal_encoding_turns_back():
+    orthogonal = {
+        name
+        for name, spec in ropewalk.encodings().items()
+        if spec.family == "rotary" and spec.claims["norm"] and spec.claims["unique"]
+    }
+    assert orthogonal <= set(turning_back())
+
+
+@pytest.mark.parametrize("name", turning_back())
+def test_undo_undoes_for_every_encoding(name):
+    """Parameters are moved first: what is drawn as 0 would not be seen."""
+    spec = ropewalk.encodings()[name]
+    torch.manual_seed(5)
+    encoding: Any = spec.make(**spec.config)
+    for parameter in encoding.parameters():
+        parameter.data += 0.05 * torch.randn_like(parameter)
+    x = random(2, 4, 6, 64)
+    where = torch.randint(0, 50, (6,) if encoding.axes == 1 else (6, encoding.axes))
+    turned = encoding.encode_k(x, where)
+    assert (turned - x).abs().max() > 0.1
+    assert (encoding.undo(turned, where) - x).abs().max() < 1e-12
+    assert encoding.undo(x.bfloat16(), where).dtype == torch.bfloat16

@@ -205,6 +205,16 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"rope_type": "resonance", "factor": 2.0}, "not used: factor"),
     ({"rope_type": "resonanz"}, "not known here"),
     (
+        {
+            "rope_type": "longrope",
+            "factor": 0.5,
+            "short_factor": [1.0] * 32,
+            "long_factor": [2.0] * 32,
+            "original_max_position_embeddings": 4096,
+        },
+        "factor=0.5 must be finite and at least 1",
+    ),
+    (
         {"rope_type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 0},
         "original_max_position_embeddings=0 must be at least 1",
     ),

@@ -56,12 +56,12 @@ def longrope(
         short_factor: a divisor for each pair.
         long_factor: the same for long sequences.
         original_max_position_embeddings: L.
-        factor: s, the extended length ÷ L.
+        factor: s ≥ 1, the extended length ÷ L.
         attention_factor: final; from factor if None.
 
     Raises:
         TypeError, ValueError: a list has another length than there are pairs, a divisor is not
-            above 0, or neither factor nor attention_factor is given.
+            above 0, factor < 1, or neither factor nor attention_factor is given.
 
     Source: LongRoPE (Ding et al., 2024); Phi-3 (2024).
     """
@@ -79,7 +79,8 @@ def longrope(
             raise ValueError(
                 "longrope needs factor (the extended length ÷ the original one) or attention_factor"
             )
-        attention_factor = longrope_attention_factor(check_number("factor", factor), original)
+        scale = check_number("factor", factor, at_least=1)
+        attention_factor = longrope_attention_factor(scale, original)
     check_number("attention_factor", attention_factor, above=0)
     scaled = per_pair(spectrum, lambda c, f: f / short[c])
     scaled = scaled.replace(attention_factor=spectrum.attention_factor * attention_factor)

@@ -174,6 +174,17 @@ def _sided(config) -> bool:
     return config.get("past_bonus", 0.0) != 0
 
 
+def _stated(config) -> Sequence[float]:
+    """The slopes that a configuration states as numbers, if it does."""
+    slopes = config.get("slopes", "authors")
+    return () if isinstance(slopes, str) else slopes
+
+
+def _flat(config) -> bool:
+    slopes = _stated(config)
+    return len(slopes) > 0 and not any(slopes) and not _sided(config)
+
+
 register(
     Spec(
         name="alibi",
@@ -208,6 +219,18 @@ register(
                 {"decay": False},
                 "keys just before the query gain on the query's own token",
                 when=_sided,
+            ),
+            "a head without slope": Variant(
+                {"heads": 2, "slopes": (0.5, 0.0)},
+                {"decay": False},
+                "the head of slope 0 sees far keys as well as near ones",
+                when=lambda config: 0 in _stated(config),
+            ),
+            "no slope": Variant(
+                {"slopes": (0.0,) * 8},
+                {"unique": False, "bounded": True, "decay": False, "precision": True},
+                "slopes of 0 are no bias at all",
+                when=_flat,
             ),
         },
     )

@@ -12,9 +12,12 @@ its largest.
 Phases are integers, and the products are added up exactly: each factor is cut into three pieces of
 few bits, whose products sum up without rounding in float64, in any order. So the bias is right to
 about 1e-14 at any position, a row alone has the bits that it has in the whole, and no memory is
-needed beyond the result. In ``attend`` the codes are d̄ more channels of q and k where head_dim is
-at least d̄/3, and no bias is made. A ``score`` of FlexAttention would be d̄/2 cosines for each logit,
-in products of integers that compilers get wrong, so there is none beside the general one.
+needed beyond the result.
+
+As an inner product it is d̄ channels of q and k too (:meth:`Sandwich.factors`, 3e-14 of the largest
+bias off). They spare a GPU the mask; on a CPU ``attend`` takes the numbers, which cost less there.
+A ``score`` of FlexAttention would be d̄/2 cosines for each logit, in products of integers that
+compilers get wrong, so there is none beside the general one.
 
 Source: Dissecting Transformer Length Extrapolation via the Lens of Receptive Field Analysis (Chi
 et al., 2023), §5. Confirmed: the scale, which *divides* by 8h/H, with NVIDIA NeMo's
@@ -107,30 +110,30 @@ class Sandwich(Bias):
         check_floating(dtype)
         q = integer_positions(q_positions, name="q_positions")
         k = integer_positions(kv_positions, name="kv_positions")
-        total = exact_products(self._codes(q), self._codes(k))
+        here, there = self._codes(q), self._codes(k)
+        total = exact_products(here, there)
         same = q[..., :, None] == k[..., None, :]
         total = total.masked_fill(same, self.dim / 2) - self._shift
         return (total.unsqueeze(-3) / self._divisors(total.device)).to(dtype)
 
-    def factors(self, q_positions: Tensor, kv_positions: Tensor, *, after: bool = False) -> Factors:
-        """Rank d̄: the codes themselves, on either side of the query."""
-        codes, divisors = self._codes(q_positions), self._divisors(q_positions.device)
-        row = None
-        if self.centred:
-            row = (-self._shift / divisors[..., 0]).expand(*codes.shape[:-2], -1, codes.shape[-2])
-        return Factors(
-            codes.unsqueeze(-3) / divisors, self._codes(kv_positions).unsqueeze(-3), row=row
-        )
+    def factors(
+        self, q_positions: Tensor, kv_positions: Tensor, *, after: bool = False
+    ) -> Factors | None:
+        """The two codes, d̄ channels: exact on both sides, and what is centred is alike for keys."""
+        divisors = self._divisors(q_positions.device)
+        q = self._codes(q_positions).unsqueeze(-3) / divisors
+        k = self._codes(kv_positions).unsqueeze(-3)
+        row = (-self._shift / divisors[..., 0]).expand(q.shape[:-1]) if self.centred else None
+        return Factors(q, k, row)
 
     def _codes(self, positions: Tensor) -> Tensor:
-        """``[..., tokens, dim]``, first the cosines and then the sines."""
-        steps = self.steps
-        if steps.device != positions.device:
-            steps = self.derive(positions.device)["steps"]
+        """Cosines, then sines, float64 ``[..., T, d̄]``."""
+        here = self.steps.device == positions.device
+        steps = self.steps if here else self.derive(positions.device)["steps"]
         return torch.cat(phase_tables(positions, steps, 1.0, torch.float64), dim=-1)
 
     def _divisors(self, device: torch.device) -> Tensor:
-        """8h/H, ``[heads, 1, 1]``."""
+        """8h/H, float64 ``[heads, 1, 1]``."""
         number = torch.arange(1, self.heads + 1, device=device, dtype=torch.float64)
         return (8 * number / self.heads)[:, None, None]
 

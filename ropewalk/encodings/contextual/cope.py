@@ -106,12 +106,16 @@ register(
             "random table": Variant(
                 {"std": 1.0},
                 {"deterministic": False},
-                "rows drawn at random; sums of gates beyond 63 share the last",
+                "rows drawn at random; sums of gates beyond the table share its last row",
+                when=lambda config: config.get("std", 0.0) > 0,
             ),
             "long random table": Variant(
                 {"std": 1.0, "npos_max": 4096},
                 {"deterministic": False, "unique": True},
                 "rows drawn at random, more than there are tokens",
+                when=lambda config: (
+                    config.get("std", 0.0) > 0 and config.get("npos_max", 64) >= 2048
+                ),
             ),
         },
     )

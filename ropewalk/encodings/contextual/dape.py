@@ -149,6 +149,21 @@ register(
             "precision": "its base rounds by its size",
         },
         variants={
+            "base T5": Variant(
+                {"base": "t5"},
+                {"unique": False, "bounded": True, "precision": True},
+                "as T5: buckets merge, and hold a number of one size at any distance",
+            ),
+            "base Sandwich": Variant(
+                {"base": "sandwich"},
+                {"unique": False, "bounded": True, "precision": True},
+                "as Sandwich: within bounds, with distant offsets close to one another",
+            ),
+            "base FIRE": Variant(
+                {"base": "fire"},
+                {"relative": False, "bounded": True, "precision": True},
+                "as FIRE: beyond L its normaliser grows with the query's position",
+            ),
             "version 2": Variant(
                 {"kernel": 3},
                 {"relative": False},

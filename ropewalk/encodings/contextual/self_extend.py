@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ropewalk.catalog import Spec, register
+from ropewalk.catalog import Spec, Variant, register
 from ropewalk.encodings.pieces import PIECE_CLAIMS, PIECE_REASONS, Pieces, Side, one_axis
 from ropewalk.encodings.width import check_dim
 from ropewalk.spectra import Layout, Spectrum
@@ -99,6 +99,11 @@ register(
             **PIECE_REASONS,
             "unique": "the tokens of a group are at one distance",
             "relative": "which tokens share a group depends on where the text starts",
+        },
+        variants={
+            "groups of one": Variant(
+                {"group": 1}, {"unique": True, "relative": True}, "plain RoPE: d is i − j"
+            ),
         },
     )
 )

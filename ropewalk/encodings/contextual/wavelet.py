@@ -29,8 +29,8 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -170,6 +170,13 @@ class Wavelet(Contextual):
         return f"head_dim={self.head_dim}, kind={self.kind!r}, scales=({scales})"
 
 
+def _sees_far(config: Mapping[str, Any]) -> bool:
+    """Whether the largest window is wide enough for distances up to 2048; Haar's has no slope."""
+    scales, kind = config.get("scales", 8), config.get("kind", "ricker")
+    largest = 2.0 ** (scales - 1) if isinstance(scales, int) else max(scales)
+    return kind != "haar" and largest >= (512 if kind == "ricker" else 1024)
+
+
 register(
     Spec(
         name="wavelet",
@@ -201,8 +208,8 @@ register(
             "large scales": Variant(
                 {"scales": 16},
                 {"unique": True},
-                "the largest window, of 2¹⁵ tokens, tells all distances apart",
-                when=lambda config: config.get("scales") == 16,
+                "the largest window tells all distances below 2048 apart",
+                when=_sees_far,
             ),
         },
     )

@@ -114,24 +114,35 @@ class CommutingRoPE(Rotary):
         self, q: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
     ) -> Tensor:
         """q ``[..., H, T, head_dim]`` turned, H a multiple of heads."""
-        check_vectors(q, self.head_dim, self.heads)
-        where = token_positions(positions, offset, q, self.axes)
-        wide = wide_dtype(q.dtype)
+        return self._turned(q, positions, offset, False)
+
+    def _turned(
+        self, x: Tensor, positions: Tensor | None, offset: int | Tensor | None, inverse: bool
+    ) -> Tensor:
+        check_vectors(x, self.head_dim, self.heads)
+        where = token_positions(positions, offset, x, self.axes)
+        wide = wide_dtype(x.dtype)
         speeds, vectors = torch.linalg.eigh(1j * skew(self.weight))
         speeds = (speeds - speeds.flip(-1)) / 2  # ±w in pairs, to the last bit
         freqs = -self.shares()[:, :, None] * speeds[:, None]  # [heads, axes, blocks, b]
         tables = learned_tables(where, freqs.flatten(-2), wide, self.unit)
         # V*x as neighbouring lanes, its real and imaginary part, and Re(V·) as the transpose
         inwards = torch.stack((vectors.real, -vectors.imag), dim=-1).flatten(-2).to(wide)
-        lanes = by_blocks(q.to(wide), inwards.transpose(-1, -2))
-        turned = turned_by_tables(lanes, *tables, "interleaved")
-        return by_blocks(turned, inwards).to(q.dtype)
+        lanes = by_blocks(x.to(wide), inwards.transpose(-1, -2))
+        turned = turned_by_tables(lanes, *tables, "interleaved", inverse)
+        return by_blocks(turned, inwards).to(x.dtype)
 
     def encode_k(
         self, k: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
     ) -> Tensor:
         """k ``[..., kv_heads, T, head_dim]`` turned, as q is."""
         return self.encode_q(k, positions, offset=offset)
+
+    def undo(
+        self, x: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
+    ) -> Tensor:
+        """x turned back; it undoes :meth:`encode_k`, see :meth:`ropewalk.RoPE.undo`."""
+        return self._turned(x, positions, offset, True)
 
     def reference(
         self, x: Sequence[float], position: int | Sequence[int], head: int = 0

@@ -31,7 +31,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ropewalk.catalog import Spec, register
+from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Rotary, wide_dtype
 from ropewalk.encodings.literal import turned
 from ropewalk.encodings.rotary.rope import ROTATION_REASONS
@@ -188,6 +188,13 @@ register(
             "relative": "cos'(i)cos'(j) + sin'(i)sin'(j) is no function of i − j",
             "norm": "cos'² + sin'² is not constant",
             "deterministic": "the matrices are drawn at random",
+        },
+        variants={
+            "no noise": Variant(
+                {"gain": 0.0},
+                {"linear": True, "relative": True, "deterministic": True},
+                "W = I: RoPE of the kept pairs, the others √2 as long",
+            ),
         },
     )
 )

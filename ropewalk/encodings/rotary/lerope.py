@@ -70,21 +70,33 @@ class LeRoPE(Rotary):
         self, q: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
     ) -> Tensor:
         """q ``[..., H, T, head_dim]`` turned; differentiable in ``log_scale``."""
-        where = places(q, positions, offset, self.spectrum)
-        at_home = self.steps.device == q.device
-        here = {"steps": self.steps, "theta": self.theta} if at_home else self.derive(q.device)
-        wide, theta = wide_dtype(q.dtype), here["theta"]
+        return self._turned(q, positions, offset, False)
+
+    def _turned(
+        self, x: Tensor, positions: Tensor | None, offset: int | Tensor | None, inverse: bool
+    ) -> Tensor:
+        where = places(x, positions, offset, self.spectrum)
+        at_home = self.steps.device == x.device
+        here = {"steps": self.steps, "theta": self.theta} if at_home else self.derive(x.device)
+        wide, theta = wide_dtype(x.dtype), here["theta"]
         cos, sin = phase_tables(where, here["steps"], 1.0, wide)
-        change = theta * torch.expm1(self.log_scale.to(q.device, theta.dtype))
+        change = theta * torch.expm1(self.log_scale.to(x.device, theta.dtype))
         learned = where[..., None].to(theta.dtype) * change
         more, much = learned.cos().to(wide), learned.sin().to(wide)
-        return turn(q, cos * more - sin * much, sin * more + cos * much, self.spectrum)
+        cos, sin = cos * more - sin * much, sin * more + cos * much
+        return turn(x, cos, sin, self.spectrum, inverse=inverse)
 
     def encode_k(
         self, k: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
     ) -> Tensor:
         """k ``[..., kv_heads, T, head_dim]`` turned, as q is."""
         return self.encode_q(k, positions, offset=offset)
+
+    def undo(
+        self, x: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
+    ) -> Tensor:
+        """x turned back; it undoes :meth:`encode_k`, see :meth:`ropewalk.RoPE.undo`."""
+        return self._turned(x, positions, offset, True)
 
     def reference(self, x: Sequence[float], position: int | Sequence[int]) -> list[float]:
         """One vector turned by a literal float64 loop."""

@@ -94,23 +94,35 @@ class LieRoPE(Rotary):
         self, q: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
     ) -> Tensor:
         """q ``[..., H, T, head_dim]`` turned, H a multiple of heads."""
-        group = check_vectors(q, self.head_dim, self.heads)
-        where = token_positions(positions, offset, q, self.axes)
-        wide = wide_dtype(q.dtype)
+        return self._turned(q, positions, offset, False)
+
+    def _turned(
+        self, x: Tensor, positions: Tensor | None, offset: int | Tensor | None, inverse: bool
+    ) -> Tensor:
+        group = check_vectors(x, self.head_dim, self.heads)
+        where = token_positions(positions, offset, x, self.axes)
+        wide = wide_dtype(x.dtype)
         turned = self.matrices(where).to(wide)
-        lanes = (q if q.dim() > 2 else q.unsqueeze(0)).to(wide)
+        turned = turned.mT if inverse else turned
+        lanes = (x if x.dim() > 2 else x.unsqueeze(0)).to(wide)
         lanes = lanes.unflatten(-1, (-1, self.block_size)).unflatten(-4, (self.heads, group))
         turned = turned.unsqueeze(-5)  # [..., heads, 1, T, blocks, b, b]
         result = turned[..., 0] * lanes[..., 0, None]
         for column in range(1, self.block_size):  # a product whose order no batch size can change
             result = result + turned[..., column] * lanes[..., column, None]
-        return result.reshape(q.shape).to(q.dtype)
+        return result.reshape(x.shape).to(x.dtype)
 
     def encode_k(
         self, k: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
     ) -> Tensor:
         """k ``[..., kv_heads, T, head_dim]`` turned, as q is."""
         return self.encode_q(k, positions, offset=offset)
+
+    def undo(
+        self, x: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
+    ) -> Tensor:
+        """x turned back; it undoes :meth:`encode_k`, see :meth:`ropewalk.RoPE.undo`."""
+        return self._turned(x, positions, offset, True)
 
     def reference(
         self, x: Sequence[float], position: int | Sequence[int], head: int = 0

@@ -105,16 +105,27 @@ class MixedRoPE(Rotary):
         self, q: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
     ) -> Tensor:
         """q ``[..., H, T, head_dim]`` turned, H a multiple of heads."""
-        check_vectors(q, self.head_dim, self.heads)
-        where = token_positions(positions, offset, q, self.axes)
-        tables = learned_tables(where, self.freqs, wide_dtype(q.dtype), self.unit)
-        return turned_by_tables(q, *tables, self.layout)
+        return self._turned(q, positions, offset, False)
+
+    def _turned(
+        self, x: Tensor, positions: Tensor | None, offset: int | Tensor | None, inverse: bool
+    ) -> Tensor:
+        check_vectors(x, self.head_dim, self.heads)
+        where = token_positions(positions, offset, x, self.axes)
+        tables = learned_tables(where, self.freqs, wide_dtype(x.dtype), self.unit)
+        return turned_by_tables(x, *tables, self.layout, inverse)
 
     def encode_k(
         self, k: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
     ) -> Tensor:
         """k ``[..., kv_heads, T, head_dim]`` turned, as q is."""
         return self.encode_q(k, positions, offset=offset)
+
+    def undo(
+        self, x: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
+    ) -> Tensor:
+        """x turned back; it undoes :meth:`encode_k`, see :meth:`ropewalk.RoPE.undo`."""
+        return self._turned(x, positions, offset, True)
 
     def reference(
         self, x: Sequence[float], position: int | Sequence[int], head: int = 0
@@ -157,8 +168,8 @@ register(
         variants={
             "unrotated": Variant(
                 {"rotate": False},
-                {"deterministic": True},
-                "the axial spectrum in every head",
+                {"deterministic": False},
+                "the axial spectrum in every head; parameters round it to the default dtype",
             ),
         },
     )

@@ -172,7 +172,7 @@ class RoPE(Rotary):
     ) -> Tensor:
         """x turned back by the angles of its positions, and divided by attention_factor.
 
-        It undoes :meth:`encode_q`. Where values are turned too, the output of attention is turned
+        It undoes :meth:`encode_k`. Where values are turned too, the output of attention is turned
         back at the queries' positions, and then depends on distances alone::
 
             v = encoding.encode_k(v, kv_positions)

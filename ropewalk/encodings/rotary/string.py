@@ -101,6 +101,15 @@ class StringRoPE(Rotary):
         """k ``[..., kv_heads, T, head_dim]``, as q."""
         return self.encode_q(k, positions, offset=offset)
 
+    def undo(
+        self, x: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
+    ) -> Tensor:
+        """x turned back, out of the basis; it undoes :meth:`encode_k`, see ``RoPE.undo``."""
+        check_vectors(x, self.head_dim, self.heads)
+        wide = wide_dtype(x.dtype)
+        back = self.rope.undo(x.to(wide), positions, offset=offset)
+        return by_blocks(back, self.basis().to(wide).mT.unsqueeze(1)).to(x.dtype)
+
     def reference(
         self, x: Sequence[float], position: int | Sequence[int], head: int = 0
     ) -> list[float]:
