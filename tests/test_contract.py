@@ -170,7 +170,7 @@ NUMBERS_ONLY = {
         "leak",
     ),
     *("length", "npos_max", "pairs", "scale", "scales", "scaling", "sections", "shift", "slopes"),
-    *("start", "std", "zero_fraction"),
+    *("clip", "original_length", "start", "std", "zero_fraction"),
     "base",  # of dape: a bias of the catalogue, which is traced by itself
 }
 """Arguments of variants that change numbers or sizes and no code: no need to trace it again."""

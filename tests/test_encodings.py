@@ -809,3 +809,10 @@ def test_rope_takes_head_dim_by_name():
             wrong()
     with pytest.raises(TypeError, match="head_dim='64' must be an int"):
         ropewalk.RoPE("64")  # pyright: ignore[reportArgumentType]
+
+
+def test_float32_phases_know_the_unit():
+    spectrum = ropewalk.spectra.geometric(8).replace(unit=0.25)
+    x = torch.ones(1, 1, 3, 8, dtype=torch.float64)
+    quarters = RoPE(spectrum, phases="float32").encode_q(x, torch.tensor([0, 4, 40]))
+    torch.testing.assert_close(quarters, RoPE(8).encode_q(x, torch.tensor([0, 1, 10])))

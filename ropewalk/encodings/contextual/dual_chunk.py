@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ropewalk.catalog import Spec, register
+from ropewalk.catalog import Spec, Variant, register
 from ropewalk.encodings.pieces import PIECE_CLAIMS, PIECE_REASONS, Pieces, Side, one_axis
 from ropewalk.encodings.width import check_dim
 from ropewalk.spectra import Layout, Spectrum
@@ -117,6 +117,14 @@ register(
             **PIECE_REASONS,
             "unique": "keys of different chunks share a distance",
             "relative": "chunks begin where the text begins",
+        },
+        variants={
+            "long chunks": Variant(
+                {"original_length": 4096},
+                {"unique": True},
+                "all distances that are asked for lie in one chunk",
+                when=lambda config: DualChunk(**config).chunk >= 2048,
+            ),
         },
     )
 )

@@ -128,6 +128,15 @@ register(
             "deterministic": "drawn at random, then trained",
             "axes": "one axis",
         },
-        variants={"keys alone": Variant({"value_dim": 0, "clip": 4})},
+        variants={
+            "keys alone": Variant({"value_dim": 0, "clip": 4}),
+            "nothing clipped": Variant(
+                {"clip": 2048},
+                {"unique": True, "precision": None},
+                "every offset that is asked for has its own vector; far away the rounding is that"
+                " of the last one, as it was drawn",
+                when=lambda config: config.get("clip", 16) >= 2047,
+            ),
+        },
     )
 )

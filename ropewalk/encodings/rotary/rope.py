@@ -220,7 +220,9 @@ class RoPE(Rotary):
         """What positions are multiplied with: int64 steps, or float32 frequencies."""
         if self.phases == "integer":
             return {"steps": Steps.of(self.spectrum, device).tensor}
-        return {"steps": torch.tensor(self.spectrum.freqs, dtype=torch.float32, device=device)}
+        freqs = torch.tensor(self.spectrum.freqs, dtype=torch.float64, device="cpu")
+        freqs = (freqs * self.spectrum.unit).tolist()
+        return {"steps": torch.tensor(freqs, dtype=torch.float32, device=device)}
 
     def _load_from_state_dict(
         self,
