@@ -135,7 +135,7 @@ def test_ntk_by_parts_is_yarn_without_its_temperature(dim, base, factor, origina
 
 @given(DIMS, BASES, st.floats(1.0, 64.0), LENGTHS, st.floats(0.1, 4.0), st.randoms())
 def test_longrope_at_any_length(dim, base, factor, original, times, random):
-    short, long = ([random.uniform(1, 40) for _ in range(dim // 2)] for _ in range(2))
+    short, long = (sorted(random.uniform(1, 40) for _ in range(dim // 2)) for _ in range(2))
     length = max(1, int(original * times))
     parameters: dict[str, Any] = {
         "short_factor": short,
@@ -213,6 +213,16 @@ WRONG: list[tuple[dict[str, Any], str]] = [
             "original_max_position_embeddings": 4096,
         },
         "factor=0.5 must be finite and at least 1",
+    ),
+    (
+        {
+            "rope_type": "longrope",
+            "factor": 2.0,
+            "short_factor": [1.0] * 32,
+            "long_factor": [2.0] * 31 + [1.5],
+            "original_max_position_embeddings": 4096,
+        },
+        "long_factor falls from 2 at pair 30 to 1.5; .* sort them",
     ),
     (
         {"rope_type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 0},

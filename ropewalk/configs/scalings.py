@@ -228,7 +228,12 @@ def _longrope(result: Rotation, p: Parameter, lane: Lanes, declared: Value | Non
     if result.original is None or short is None or long is None:
         return
     scaled = spectra.longrope(
-        result.plain, short, long, result.original.value, attention_factor=result.attention.value
+        result.plain,
+        short,
+        long,
+        result.original.value,
+        attention_factor=result.attention.value,
+        any_order=True,  # as the model was trained
     )
     after = scaled.for_length(result.original.value + 1)
     result.spectrum = scaled.for_length(1)

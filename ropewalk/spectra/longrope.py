@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ropewalk.spectra.arguments import FARTHEST, check_int, check_number
 from ropewalk.spectra.by_length import LengthSpectrum, by_length
@@ -45,6 +46,7 @@ def longrope(
     *,
     factor: float | None = None,
     attention_factor: float | None = None,
+    any_order: bool = False,
 ) -> LengthSpectrum:
     r"""θ_c / short_c up to the original length L, θ_c / long_c for longer sequences.
 
@@ -58,10 +60,12 @@ def longrope(
         original_max_position_embeddings: L.
         factor: s ≥ 1, the extended length ÷ L.
         attention_factor: final; from factor if None.
+        any_order: take lists that fall. The search keeps divisors from falling with c, so a list
+            that does is a mistake, unless a model was trained with it.
 
     Raises:
-        TypeError, ValueError: a list has another length than there are pairs, a divisor is not
-            above 0, factor < 1, or neither factor nor attention_factor is given.
+        TypeError, ValueError: a list has another length than there are pairs or falls, a divisor
+            is not above 0, factor < 1, or neither factor nor attention_factor is given.
 
     Source: LongRoPE (Ding et al., 2024); Phi-3 (2024).
     """
@@ -74,6 +78,9 @@ def longrope(
     )
     short = _divisors("short_factor", short_factor, spectrum.pairs)
     long = _divisors("long_factor", long_factor, spectrum.pairs)
+    if not any_order:
+        _require_order("short_factor", short)
+        _require_order("long_factor", long)
     if attention_factor is None:
         if factor is None:
             raise ValueError(
@@ -93,3 +100,12 @@ def _divisors(name: str, values: Sequence[float], pairs: int) -> tuple[float, ..
     if len(values) != pairs:
         raise ValueError(f"{name} has {len(values)} entries; the spectrum has {pairs} pairs")
     return tuple(check_number(f"{name}[{c}]", v, above=0) for c, v in enumerate(values))
+
+
+def _require_order(name: str, divisors: tuple[float, ...]) -> None:
+    for c, (here, after) in enumerate(pairwise(divisors)):
+        if after < here:
+            raise ValueError(
+                f"{name} falls from {here:g} at pair {c} to {after:g}; LongRoPE's divisors never "
+                "fall: sort them, or pass any_order=True if the model was trained so"
+            )
