@@ -820,7 +820,7 @@ def test_what_cannot_be_checked_is_an_error():
         checks.check("ropes")
     with pytest.raises(TypeError, match="config changes a catalogue entry"):
         checks.check(Turns(1.0), {"dim": 4})
-    with pytest.raises(TypeError, match="a name or an Encoding, got int"):
+    with pytest.raises(TypeError, match="a name, Spec or Encoding, got int"):
         checks.check(3)  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError, match="got Linear"):
         checks.unique_error(nn.Linear(2, 2))  # pyright: ignore[reportArgumentType]

@@ -49,8 +49,14 @@ class Gate(Contextual):
         return -sum(abs(keys[m][0]) for m in range(j, i + 1))
 
 
+NARROW: dict[str, tuple[tuple[str, Any], ...]] = {"commuting": (("block_size", 4),)}
+"""Options of encodings whose usual blocks do not fit a head so narrow."""
+
+
 def encoding_of(name: str, length: int = 64) -> Encoding | None:
-    config = trial.Trial(name, lengths=(length,), run=length, dim=DIM, heads=HEADS)
+    config = trial.Trial(
+        name, lengths=(length,), run=length, dim=DIM, heads=HEADS, options=NARROW.get(name, ())
+    )
     return trial.make_encoding(config)
 
 

@@ -129,8 +129,10 @@ def make_encoding(config: Trial) -> Encoding | None:
         "length": max(config.lengths),
     }
     accepted = inspect.signature(spec.factory).parameters
+    needed = {name for name, p in accepted.items() if p.default is p.empty}
+    usual = {name: value for name, value in spec.config.items() if name in needed}
     fitting = {name: size for name, size in sizes.items() if name in accepted}
-    return spec.make(**{**fitting, **dict(config.options)})
+    return spec.make(**{**usual, **fitting, **dict(config.options)})
 
 
 def build(config: Trial, vocabulary: int) -> Transformer:
