@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ropewalk.spectra.arguments import FARTHEST, check_int, check_number
+from ropewalk.spectra.arguments import FARTHEST, check_flag, check_int, check_number
 from ropewalk.spectra.by_length import LengthSpectrum, by_length
 from ropewalk.spectra.columns import per_pair
 from ropewalk.spectra.spectrum import Spectrum, require_spectrum
@@ -78,7 +78,7 @@ def longrope(
     )
     short = _divisors("short_factor", short_factor, spectrum.pairs)
     long = _divisors("long_factor", long_factor, spectrum.pairs)
-    if not any_order:
+    if not check_flag("any_order", any_order):
         _require_order("short_factor", short)
         _require_order("long_factor", long)
     if attention_factor is None:
