@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from itertools import pairwise
 
 import torch
@@ -14,10 +13,9 @@ from ropewalk.attention.arguments import check_logits, check_moved, logit_scale,
 from ropewalk.attention.kernel import masked
 from ropewalk.attention.masks import Mask
 from ropewalk.core import Bias, Block, Contextual, wide_dtype
+from ropewalk.encodings.autocast import without_autocast
 from ropewalk.kernels.fused import transformed
 
-_AUTOCAST = frozenset({"cpu", "cuda", "xpu"})
-"""Devices that have autocast; Dynamo of torch 2.10 cannot trace the question."""
 QUERY_BLOCK = 256
 """Queries whose bias and mask are held at once."""
 
@@ -53,7 +51,7 @@ def biased(
         first, last = mask.reach(start, stop)
         keys, values = (x.narrow(-2, first, last - first).to(wide) for x in (keys, values))
         allowed = mask.tile(start, stop, first, last, part.device)
-        with no_autocast(part.device.type):
+        with without_autocast(part):
             bias = encoding.bias(
                 narrowed(q_positions, start, stop, encoding.axes),
                 narrowed(kv_positions, first, last, encoding.axes),
@@ -85,7 +83,7 @@ def contextual(
         allowed = mask.rows(start, stop, part.device)
         where = narrowed(q_positions, start, stop, encoding.axes)
         part, keys, values = part.to(wide), keys.to(wide), values.to(wide)
-        with no_autocast(part.device.type):
+        with without_autocast(part):
             keys, values = (x.repeat_interleave(repeats, dim=-3) for x in (keys, values))
             seen = Block(
                 part, keys, where, kv_positions, allowed, scale, mask.shift + start, mask.causal
@@ -116,12 +114,6 @@ def by_blocks(block: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor) -> 
         else:
             outputs.append(block(part, k, v, start))
     return torch.cat(outputs, dim=-2)
-
-
-def no_autocast(device: str) -> AbstractContextManager[object]:
-    """Autocast would round the bias to a half, a whole unit at distance 8192."""
-    available = device in _AUTOCAST or torch.amp.is_autocast_available(device)
-    return torch.autocast(device, enabled=False) if available else nullcontext()
 
 
 def _cuts(tokens: int) -> list[int]:

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from ropewalk.attention import tiles
-from ropewalk.attention.blockwise import no_autocast
 from ropewalk.attention.call import Call, learns
 from ropewalk.attention.channels import padded, widened, width_of
 from ropewalk.attention.kernel import one_call
 from ropewalk.core import Bias, Factors
+from ropewalk.encodings.autocast import without_autocast
 from ropewalk.kernels.fused import eager
 
 WIDEST = 4
@@ -99,7 +99,7 @@ def compute(call: Call) -> Tensor:
         return result.reshape(*call.q.shape[:-1], call.v.shape[-1])
     factors = _factors(call)
     assert factors is not None
-    with no_autocast(call.q.device.type):
+    with without_autocast(call.q):
         q, k = widened(call.q, call.k, factors, call.logit_scale, call.v.shape[-1])
         out = one_call(q, k, padded(call.v, q.shape[-1]), call.logit_scale, call.mask)
     return out[..., : call.v.shape[-1]]

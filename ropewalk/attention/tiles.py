@@ -7,8 +7,8 @@ all may see whole, or a causal square, needs no mask, and the others get one of 
 window costs T·window, fewer queries than keys cost no mask, and memory grows with T. Backward gives
 each tile the log-sum-exp of the whole row, and the tile's share of the gradient comes out.
 
-A bias enters a tile as channels where it factors (its positions measured from the middle of the
-tile, so their digits stay few and logits small at any length), and as a block of numbers elsewhere.
+A bias enters a tile as channels where it factors (its positions measured from the nearest keys, so
+that digits stay few and logits small at any length), and as a block of numbers elsewhere.
 """
 
 from __future__ import annotations

@@ -1,14 +1,17 @@
-"""Amplitudes that grow with position: which positions a dtype holds, and a refusal of others."""
+"""Amplitudes that grow with distance from a center: the positions a dtype holds, no others."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from ropewalk.core import Rotary
 from ropewalk.kernels.opaque import opaque
-from ropewalk.spectra.arguments import FARTHEST
+from ropewalk.spectra.arguments import FARTHEST, check_int
 
 
 def _like(positions: Tensor, center: int, limit: int, remedy: str) -> Tensor:
@@ -67,3 +70,68 @@ def from_center(positions: Tensor, center: int, rate: float, dtype: torch.dtype)
         "the middle of the text, or a slower growth"
     )
     return _from_center(positions, center, farthest(rate, dtype), remedy)
+
+
+class Centred(Rotary):
+    """q changes by what its place from a center says, and k by the inverse of its amplitude.
+
+    A subclass gives ``head_dim``, :attr:`rate`, :meth:`signed` and :meth:`literal`.
+
+    Args:
+        center: the position whose amplitude is 1.
+
+    Raises:
+        TypeError, ValueError: center is no int64.
+    """
+
+    def __init__(self, center: int) -> None:
+        super().__init__()
+        self.center = check_int("center", center, at_least=-FARTHEST, at_most=FARTHEST)
+
+    @property
+    @abstractmethod
+    def rate(self) -> float:
+        """The natural logarithm by which the fastest amplitude changes a position."""
+
+    @abstractmethod
+    def signed(
+        self, x: Tensor, positions: Tensor | None, offset: int | Tensor | None, sign: int
+    ) -> Tensor:
+        """x as q (sign 1), or as k (−1)."""
+
+    @abstractmethod
+    def literal(self, x: Sequence[float], position: int, sign: int) -> list[float]:
+        """The same of one vector by a float64 loop."""
+
+    @property
+    def positions(self) -> int:
+        """How many positions from 0 on bfloat16 and float32 serve."""
+        return max(0, self.center + farthest(self.rate, torch.float32) + 1)
+
+    def encode_q(
+        self, q: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
+    ) -> Tensor:
+        """q ``[..., H, T, head_dim]`` encoded.
+
+        Raises:
+            ValueError: a position is farther from the center than the dtype of q can hold.
+        """
+        return self.signed(q, positions, offset, 1)
+
+    def encode_k(
+        self, k: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
+    ) -> Tensor:
+        """k ``[..., kv_heads, T, head_dim]`` encoded, with the inverse amplitude; may be cached.
+
+        Raises:
+            ValueError: a position is farther from the center than the dtype of k can hold.
+        """
+        return self.signed(k, positions, offset, -1)
+
+    def reference(self, x: Sequence[float], position: int | Sequence[int]) -> list[float]:
+        """One vector transformed as q by a literal float64 loop."""
+        return self.literal(x, position if isinstance(position, int) else position[0], 1)
+
+    def reference_k(self, x: Sequence[float], position: int | Sequence[int]) -> list[float]:
+        """One vector transformed as k."""
+        return self.literal(x, position if isinstance(position, int) else position[0], -1)

@@ -7,20 +7,11 @@ every rounding.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 
-import torch
 from torch import Tensor, nn
 
 from ropewalk.core import Block, fits, wide_dtype
 from ropewalk.encodings.width import check_dim, empty_parameter
-
-
-def exactly(x: Tensor) -> AbstractContextManager[object]:
-    """Autocast off for the device of x."""
-    kind = x.device.type
-    known = kind in ("cpu", "cuda", "xpu") or torch.amp.is_autocast_available(kind)
-    return torch.autocast(kind, enabled=False) if known else nullcontext()
 
 
 def hidden_states(content: object, content_dim: int | None) -> Tensor:

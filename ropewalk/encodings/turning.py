@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ropewalk.encodings.autocast import without_autocast
+from ropewalk.encodings.tables import spread
 from ropewalk.kernels import rotate_by
-from ropewalk.kernels.plain import broadcast_tables
 from ropewalk.spectra import Layout, exact_angle
 from ropewalk.spectra.lanes import pair_slices
 
@@ -44,18 +44,7 @@ def turned_by_tables(
     x: Tensor, cos: Tensor, sin: Tensor, layout: Layout, inverse: bool = False
 ) -> Tensor:
     """x ``[..., heads · group, T, head_dim]`` turned by tables ``[..., heads, T, pairs]``."""
-    cos, sin = (broadcast_tables(t, x, head_tables=True) for t in (cos, sin))
-    cos, sin = (t[(None,) * (x.dim() - t.dim())] for t in (cos, sin))
-    return rotate_by(x, cos, sin, layout=layout, inverse=inverse)
-
-
-def without_autocast(x: Tensor) -> AbstractContextManager[object]:
-    """Matrix products inside keep the dtype they are given, whatever autocast says."""
-    kind = x.device.type
-    return torch.autocast(kind, enabled=False) if kind in _AUTOCAST else nullcontext()
-
-
-_AUTOCAST = frozenset({"cpu", "cuda", "xpu"})
+    return rotate_by(x, *spread(x, cos, sin, per_head=True), layout=layout, inverse=inverse)
 
 
 def by_blocks(x: Tensor, matrices: Tensor) -> Tensor:

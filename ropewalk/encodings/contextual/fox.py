@@ -25,7 +25,8 @@ from torch import Tensor, nn
 
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Block, Contextual, integer_positions
-from ropewalk.encodings.reading import check_block, exactly, hidden_states, project
+from ropewalk.encodings.autocast import without_autocast
+from ropewalk.encodings.reading import check_block, hidden_states, project
 from ropewalk.encodings.width import check_dim
 from ropewalk.spectra.arguments import LARGEST, check_number
 
@@ -60,7 +61,7 @@ class FoX(Contextual):
     def read(self, content: Tensor) -> Contextual:
         """The gates of hidden states ``[..., kv_tokens, content_dim]``, summed."""
         x = hidden_states(content, self.content_dim)
-        with exactly(x):
+        with without_autocast(x):
             logs = nn.functional.logsigmoid(project(x, [self.gate]))
         return Forgotten(logs.to(torch.float64).cumsum(-2).transpose(-1, -2))
 

@@ -30,11 +30,11 @@ from torch import Tensor, nn
 
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Block, Contextual, integer_positions
+from ropewalk.encodings.autocast import without_autocast
 from ropewalk.encodings.reading import (
     causal_convolution,
     check_block,
     check_groups,
-    exactly,
     head_width,
     hidden_states,
     in_heads,
@@ -99,7 +99,7 @@ class PaTH(Contextual):
             segments: integers ``[..., kv_tokens]``; the convolution stays inside a segment.
         """
         x = hidden_states(content, self.content_dim)
-        with exactly(x):
+        with without_autocast(x):
             w = project(x, list(self.to_w))  # pyright: ignore[reportArgumentType]
             if self.taps is not None:
                 w = nn.functional.silu(causal_convolution(w, self.taps, segments))

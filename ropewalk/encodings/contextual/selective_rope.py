@@ -28,10 +28,10 @@ from torch import Tensor, nn
 
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Contextual, Rotary, token_positions, wide_dtype
+from ropewalk.encodings.autocast import without_autocast
 from ropewalk.encodings.reading import (
     causal_convolution,
     check_groups,
-    exactly,
     head_width,
     hidden_states,
     in_heads,
@@ -116,7 +116,7 @@ class SelectiveRoPE(Contextual):
             segments: integers ``[..., kv_tokens]``; the convolution stays inside a segment.
         """
         x = hidden_states(content, self.content_dim)
-        with exactly(x):
+        with without_autocast(x):
             unit = nn.functional.normalize(x.unflatten(-1, (self.kv_heads, -1)), dim=-1).flatten(-2)
             steps = causal_convolution(project(unit, [self.down, self.up]), self.taps, segments)
             sums = in_heads(steps, self.kv_heads).to(torch.float64).cumsum(-2)

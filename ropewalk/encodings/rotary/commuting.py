@@ -29,7 +29,8 @@ import torch
 from torch import Tensor, nn
 
 from ropewalk.catalog import Spec, Variant, register
-from ropewalk.core import Rotary, token_positions, wide_dtype
+from ropewalk.core import token_positions, wide_dtype
+from ropewalk.encodings.alike import Alike
 from ropewalk.encodings.claims import ROTATION_CLAIMS, ROTATION_REASONS
 from ropewalk.encodings.turning import (
     by_blocks,
@@ -46,7 +47,7 @@ Kind = Literal["ap", "ld"]
 KINDS: tuple[Kind, ...] = ("ap", "ld")
 
 
-class CommutingRoPE(Rotary):
+class CommutingRoPE(Alike):
     """Rotation by commuting generators, a block of lanes each.
 
     Args:
@@ -110,15 +111,10 @@ class CommutingRoPE(Rotary):
         axes = torch.arange(self.axes, device=self.weight.device)
         return (blocks % self.axes == axes[:, None]).to(torch.float64)
 
-    def encode_q(
-        self, q: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
-    ) -> Tensor:
-        """q ``[..., H, T, head_dim]`` turned, H a multiple of heads."""
-        return self._turned(q, positions, offset, False)
-
-    def _turned(
+    def turned(
         self, x: Tensor, positions: Tensor | None, offset: int | Tensor | None, inverse: bool
     ) -> Tensor:
+        """x ``[..., H, T, head_dim]`` turned, H a multiple of heads."""
         check_vectors(x, self.head_dim, self.heads)
         where = token_positions(positions, offset, x, self.axes)
         wide = wide_dtype(x.dtype)
@@ -131,18 +127,6 @@ class CommutingRoPE(Rotary):
         lanes = by_blocks(x.to(wide), inwards.transpose(-1, -2))
         turned = turned_by_tables(lanes, *tables, "interleaved", inverse)
         return by_blocks(turned, inwards).to(x.dtype)
-
-    def encode_k(
-        self, k: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
-    ) -> Tensor:
-        """k ``[..., kv_heads, T, head_dim]`` turned, as q is."""
-        return self.encode_q(k, positions, offset=offset)
-
-    def undo(
-        self, x: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
-    ) -> Tensor:
-        """x turned back; it undoes :meth:`encode_k`, see :meth:`ropewalk.RoPE.undo`."""
-        return self._turned(x, positions, offset, True)
 
     def reference(
         self, x: Sequence[float], position: int | Sequence[int], head: int = 0

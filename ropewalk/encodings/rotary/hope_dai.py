@@ -32,18 +32,18 @@ import torch
 from torch import Tensor
 
 from ropewalk.catalog import Spec, Variant, register
-from ropewalk.core import Rotary, wide_dtype
+from ropewalk.core import wide_dtype
 from ropewalk.encodings.literal import lane_pairs
-from ropewalk.encodings.range import farthest, from_center
+from ropewalk.encodings.range import Centred, from_center
 from ropewalk.encodings.tables import places, spread, widest
 from ropewalk.kernels.lanes import join
 from ropewalk.spectra import Layout, geometric
-from ropewalk.spectra.arguments import FARTHEST, check_int, check_number
+from ropewalk.spectra.arguments import check_number
 
 _HALF = 0.5**0.5
 
 
-class HyperbolicRoPE(Rotary):
+class HyperbolicRoPE(Centred):
     """Damped Lorentz boosts of pairs of lanes.
 
     Args:
@@ -70,10 +70,9 @@ class HyperbolicRoPE(Rotary):
         center: int = 0,
         layout: Layout = "half",
     ) -> None:
-        super().__init__()
+        super().__init__(center)
         self.scale = check_number("scale", scale, above=0)
         self.damping = check_number("damping", damping, above=0)
-        self.center = check_int("center", center, at_least=-FARTHEST, at_most=FARTHEST)
         plain = geometric(head_dim, base, layout=layout)
         self.spectrum = plain.map(lambda theta: theta * self.scale)
         self.head_dim = head_dim
@@ -85,35 +84,16 @@ class HyperbolicRoPE(Rotary):
         return self.damping * max(self.spectrum.inv_freq)
 
     @property
-    def _fastest(self) -> float:
+    def rate(self) -> float:
+        """The natural logarithm by which the fastest amplitude changes a position."""
         return self.damped_by + max(self.spectrum.inv_freq)
 
-    @property
-    def positions(self) -> int:
-        """How many positions from 0 on bfloat16 and float32 serve."""
-        return max(0, self.center + farthest(self._fastest, torch.float32) + 1)
-
-    def encode_q(
-        self, q: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
+    def signed(
+        self, x: Tensor, positions: Tensor | None, offset: int | Tensor | None, sign: int
     ) -> Tensor:
-        """q ``[..., H, T, head_dim]`` boosted by mθ and damped by e^(−mθ'), along (1, ±1)/√2.
-
-        Raises:
-            ValueError: a position is farther from the center than the dtype of q can hold.
-        """
-        return self._boosted(q, positions, offset, 1.0)
-
-    def encode_k(
-        self, k: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
-    ) -> Tensor:
-        """k ``[..., kv_heads, T, head_dim]`` boosted by −nθ, times e^(nθ'), along (1, ±1)/√2."""
-        return self._boosted(k, positions, offset, -1.0)
-
-    def _boosted(
-        self, x: Tensor, positions: Tensor | None, offset: int | Tensor | None, sign: float
-    ) -> Tensor:
+        """x boosted by ±mθ, times e^(∓mθ'), along (1, ±1)/√2."""
         where = places(x, positions, offset, self.spectrum)
-        away = from_center(where, self.center, self._fastest, x.dtype)
+        away = from_center(where, self.center, self.rate, x.dtype)
         rates = self.rates if self.rates.device == x.device else self.derive(x.device)["rates"]
         size = torch.exp(sign * away[..., None, None].to(rates.dtype) * rates) * _HALF
         wide = wide_dtype(x.dtype)
@@ -121,16 +101,9 @@ class HyperbolicRoPE(Rotary):
         first, second = (x[..., part].to(wide) for part in self.spectrum.lanes)
         return join(x, (first + second) * up, (first - second) * down, self.spectrum.lanes)
 
-    def reference(self, x: Sequence[float], position: int | Sequence[int]) -> list[float]:
-        """One vector transformed as q by a literal float64 loop."""
-        return self._literal(x, position, 1)
-
-    def reference_k(self, x: Sequence[float], position: int | Sequence[int]) -> list[float]:
-        """One vector transformed as k."""
-        return self._literal(x, position, -1)
-
-    def _literal(self, x: Sequence[float], position: int | Sequence[int], sign: int) -> list[float]:
-        where = sign * ((position if isinstance(position, int) else position[0]) - self.center)
+    def literal(self, x: Sequence[float], position: int, sign: int) -> list[float]:
+        """One vector as q (sign 1) or as k (−1) by a float64 loop."""
+        where = sign * (position - self.center)
         result = [float(value) for value in x]
         for (a, b), theta in zip(lane_pairs(self.spectrum), self.spectrum.inv_freq, strict=True):
             result[a] = (x[a] + x[b]) * _HALF * math.exp(where * (theta - self.damped_by))

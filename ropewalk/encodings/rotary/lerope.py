@@ -23,7 +23,8 @@ import torch
 from torch import Tensor, nn
 
 from ropewalk.catalog import Spec, register
-from ropewalk.core import Rotary, wide_dtype
+from ropewalk.core import wide_dtype
+from ropewalk.encodings.alike import Alike
 from ropewalk.encodings.claims import ROTATION_CLAIMS, ROTATION_REASONS
 from ropewalk.encodings.literal import angles, turned
 from ropewalk.encodings.tables import places, turn, widest
@@ -32,7 +33,7 @@ from ropewalk.kernels.phases import phase_tables
 from ropewalk.spectra import Layout, geometric
 
 
-class LeRoPE(Rotary):
+class LeRoPE(Alike):
     """Rotary encoding with a learned logarithmic scale per pair.
 
     Args:
@@ -66,15 +67,10 @@ class LeRoPE(Rotary):
         theta = torch.tensor(self.spectrum.inv_freq, dtype=torch.float64)
         return theta * self.log_scale.detach().to("cpu", torch.float64).exp()
 
-    def encode_q(
-        self, q: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
-    ) -> Tensor:
-        """q ``[..., H, T, head_dim]`` turned; differentiable in ``log_scale``."""
-        return self._turned(q, positions, offset, False)
-
-    def _turned(
+    def turned(
         self, x: Tensor, positions: Tensor | None, offset: int | Tensor | None, inverse: bool
     ) -> Tensor:
+        """x ``[..., heads, T, head_dim]`` turned; differentiable in ``log_scale``."""
         where = places(x, positions, offset, self.spectrum)
         at_home = self.steps.device == x.device
         here = {"steps": self.steps, "theta": self.theta} if at_home else self.derive(x.device)
@@ -85,18 +81,6 @@ class LeRoPE(Rotary):
         more, much = learned.cos().to(wide), learned.sin().to(wide)
         cos, sin = cos * more - sin * much, sin * more + cos * much
         return turn(x, cos, sin, self.spectrum, inverse=inverse)
-
-    def encode_k(
-        self, k: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
-    ) -> Tensor:
-        """k ``[..., kv_heads, T, head_dim]`` turned, as q is."""
-        return self.encode_q(k, positions, offset=offset)
-
-    def undo(
-        self, x: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
-    ) -> Tensor:
-        """x turned back; it undoes :meth:`encode_k`, see :meth:`ropewalk.RoPE.undo`."""
-        return self._turned(x, positions, offset, True)
 
     def reference(self, x: Sequence[float], position: int | Sequence[int]) -> list[float]:
         """One vector turned by a literal float64 loop."""

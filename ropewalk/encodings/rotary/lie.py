@@ -26,7 +26,8 @@ import torch
 from torch import Tensor, nn
 
 from ropewalk.catalog import Spec, Variant, register
-from ropewalk.core import Rotary, token_positions, wide_dtype
+from ropewalk.core import token_positions, wide_dtype
+from ropewalk.encodings.alike import Alike
 from ropewalk.encodings.claims import ROTATION_CLAIMS, ROTATION_REASONS
 from ropewalk.encodings.exponential import rotations
 from ropewalk.encodings.rotary.commuting import check_block
@@ -35,7 +36,7 @@ from ropewalk.encodings.width import check_dim, empty_parameter
 from ropewalk.spectra.arguments import LARGEST, check_number
 
 
-class LieRoPE(Rotary):
+class LieRoPE(Alike):
     """Rotation by the exponential of learned generators, a block of lanes each.
 
     Args:
@@ -90,15 +91,10 @@ class LieRoPE(Rotary):
             exponent = exponent + share[..., axis, :, :, :] * generators[:, axis]
         return rotations(exponent)
 
-    def encode_q(
-        self, q: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
-    ) -> Tensor:
-        """q ``[..., H, T, head_dim]`` turned, H a multiple of heads."""
-        return self._turned(q, positions, offset, False)
-
-    def _turned(
+    def turned(
         self, x: Tensor, positions: Tensor | None, offset: int | Tensor | None, inverse: bool
     ) -> Tensor:
+        """x ``[..., H, T, head_dim]`` turned, H a multiple of heads."""
         group = check_vectors(x, self.head_dim, self.heads)
         where = token_positions(positions, offset, x, self.axes)
         wide = wide_dtype(x.dtype)
@@ -111,18 +107,6 @@ class LieRoPE(Rotary):
         for column in range(1, self.block_size):  # a product whose order no batch size can change
             result = result + turned[..., column] * lanes[..., column, None]
         return result.reshape(x.shape).to(x.dtype)
-
-    def encode_k(
-        self, k: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
-    ) -> Tensor:
-        """k ``[..., kv_heads, T, head_dim]`` turned, as q is."""
-        return self.encode_q(k, positions, offset=offset)
-
-    def undo(
-        self, x: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
-    ) -> Tensor:
-        """x turned back; it undoes :meth:`encode_k`, see :meth:`ropewalk.RoPE.undo`."""
-        return self._turned(x, positions, offset, True)
 
     def reference(
         self, x: Sequence[float], position: int | Sequence[int], head: int = 0

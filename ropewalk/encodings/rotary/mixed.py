@@ -31,7 +31,8 @@ import torch
 from torch import Tensor
 
 from ropewalk.catalog import Spec, Variant, register
-from ropewalk.core import Rotary, token_positions, wide_dtype
+from ropewalk.core import token_positions, wide_dtype
+from ropewalk.encodings.alike import Alike
 from ropewalk.encodings.claims import ROTATION_CLAIMS, ROTATION_REASONS
 from ropewalk.encodings.turning import check_vectors, turned_by_loop, turned_by_tables
 from ropewalk.encodings.width import check_dim, empty_parameter
@@ -40,7 +41,7 @@ from ropewalk.spectra import Layout, Spectrum, axial
 from ropewalk.spectra.arguments import check_flag, check_number
 
 
-class MixedRoPE(Rotary):
+class MixedRoPE(Alike):
     """RoPE with learned directions and speeds.
 
     Args:
@@ -101,31 +102,14 @@ class MixedRoPE(Rotary):
         freqs = tuple(tuple(map(tuple, matrix)) for matrix in held)
         return Spectrum(freqs, self.head_dim, layout=self.layout, unit=self.unit)
 
-    def encode_q(
-        self, q: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
-    ) -> Tensor:
-        """q ``[..., H, T, head_dim]`` turned, H a multiple of heads."""
-        return self._turned(q, positions, offset, False)
-
-    def _turned(
+    def turned(
         self, x: Tensor, positions: Tensor | None, offset: int | Tensor | None, inverse: bool
     ) -> Tensor:
+        """x ``[..., H, T, head_dim]`` turned, H a multiple of heads."""
         check_vectors(x, self.head_dim, self.heads)
         where = token_positions(positions, offset, x, self.axes)
         tables = learned_tables(where, self.freqs, wide_dtype(x.dtype), self.unit)
         return turned_by_tables(x, *tables, self.layout, inverse)
-
-    def encode_k(
-        self, k: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
-    ) -> Tensor:
-        """k ``[..., kv_heads, T, head_dim]`` turned, as q is."""
-        return self.encode_q(k, positions, offset=offset)
-
-    def undo(
-        self, x: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
-    ) -> Tensor:
-        """x turned back; it undoes :meth:`encode_k`, see :meth:`ropewalk.RoPE.undo`."""
-        return self._turned(x, positions, offset, True)
 
     def reference(
         self, x: Sequence[float], position: int | Sequence[int], head: int = 0

@@ -20,8 +20,9 @@ from torch import Tensor, nn
 
 from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Rotary, wide_dtype
+from ropewalk.encodings.autocast import without_autocast
 from ropewalk.encodings.rotary.rope import ROTATION_CLAIMS, ROTATION_REASONS, RoPE
-from ropewalk.encodings.turning import by_blocks, check_vectors, skew, without_autocast
+from ropewalk.encodings.turning import by_blocks, check_vectors, skew
 from ropewalk.encodings.width import check_dim, check_std, empty_parameter
 from ropewalk.spectra import Layout, Spectrum, axial
 

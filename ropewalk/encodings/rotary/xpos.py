@@ -27,16 +27,16 @@ import torch
 from torch import Tensor
 
 from ropewalk.catalog import Spec, register
-from ropewalk.core import Rotary, wide_dtype
+from ropewalk.core import wide_dtype
 from ropewalk.encodings.literal import angles, turned
-from ropewalk.encodings.range import farthest, from_center
+from ropewalk.encodings.range import Centred, from_center
 from ropewalk.encodings.tables import places, turn, widest
 from ropewalk.kernels.phases import phase_tables
 from ropewalk.spectra import Layout, geometric
-from ropewalk.spectra.arguments import FARTHEST, check_int, check_number
+from ropewalk.spectra.arguments import check_number
 
 
-class XPos(Rotary):
+class XPos(Centred):
     """Rotary encoding with an exponential amplitude per pair.
 
     Args:
@@ -64,12 +64,11 @@ class XPos(Rotary):
         center: int = 0,
         layout: Layout = "half",
     ) -> None:
-        super().__init__()
+        super().__init__(center)
         self.spectrum = geometric(head_dim, base, layout=layout)
         self.head_dim = head_dim
         self.scale_base = check_number("scale_base", scale_base, above=0)
         self.gamma = check_number("gamma", gamma, above=0)
-        self.center = check_int("center", center, at_least=-FARTHEST, at_most=FARTHEST)
         self.register_derived()
 
     @property
@@ -79,36 +78,16 @@ class XPos(Rotary):
         return [(c / pairs + self.gamma) / (1 + self.gamma) for c in range(pairs)]
 
     @property
-    def positions(self) -> int:
-        """How many positions from 0 on bfloat16 and float32 serve."""
-        return max(0, self.center + farthest(self._fastest, torch.float32) + 1)
-
-    @property
-    def _fastest(self) -> float:
+    def rate(self) -> float:
         """The natural logarithm by which the fastest amplitude changes a position."""
         return -math.log(self.zeta[0]) / self.scale_base
 
-    def encode_q(
-        self, q: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
+    def signed(
+        self, x: Tensor, positions: Tensor | None, offset: int | Tensor | None, sign: int
     ) -> Tensor:
-        """q ``[..., H, T, head_dim]`` turned, times ζ^((m−o)/s).
-
-        Raises:
-            ValueError: a position is farther from the center than the dtype of q can hold.
-        """
-        return self._turned(q, positions, offset, 1.0)
-
-    def encode_k(
-        self, k: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
-    ) -> Tensor:
-        """k ``[..., kv_heads, T, head_dim]`` turned, times ζ^(−(n−o)/s); may be cached."""
-        return self._turned(k, positions, offset, -1.0)
-
-    def _turned(
-        self, x: Tensor, positions: Tensor | None, offset: int | Tensor | None, sign: float
-    ) -> Tensor:
+        """x turned, times ζ^(±(m−o)/s)."""
         where = places(x, positions, offset, self.spectrum)
-        away = from_center(where, self.center, self._fastest, x.dtype)
+        away = from_center(where, self.center, self.rate, x.dtype)
         here = self._on(x.device)
         growth = torch.exp(sign * away[..., None].to(here["rates"].dtype) * here["rates"])
         wide = wide_dtype(x.dtype)
@@ -121,19 +100,11 @@ class XPos(Rotary):
             return {"steps": self.steps, "rates": self.rates}
         return self.derive(device)
 
-    def reference(self, x: Sequence[float], position: int | Sequence[int]) -> list[float]:
-        """One vector transformed as q by a literal float64 loop."""
-        return self._literal(x, position, 1)
-
-    def reference_k(self, x: Sequence[float], position: int | Sequence[int]) -> list[float]:
-        """One vector transformed as k."""
-        return self._literal(x, position, -1)
-
-    def _literal(self, x: Sequence[float], position: int | Sequence[int], sign: int) -> list[float]:
-        where = position if isinstance(position, int) else position[0]
-        power = sign * (where - self.center) / self.scale_base
+    def literal(self, x: Sequence[float], position: int, sign: int) -> list[float]:
+        """One vector as q (sign 1) or as k (−1) by a float64 loop."""
+        power = sign * (position - self.center) / self.scale_base
         sizes = [zeta**power for zeta in self.zeta]
-        found = zip(angles(self.spectrum, where), sizes, strict=True)
+        found = zip(angles(self.spectrum, position), sizes, strict=True)
         return turned(x, self.spectrum, ((math.cos(t) * r, math.sin(t) * r) for t, r in found))
 
     def derive(self, device: torch.device | None) -> dict[str, Tensor]:
