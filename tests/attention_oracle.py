@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from ropewalk import Bias, Contextual, attend
@@ -311,3 +312,32 @@ class Call:
             a = torch.zeros_like(b) if a is None else a
             assert torch.isfinite(a).all()
             assert (a - b).abs().max() <= 1e-11 * max(1.0, b.abs().max().item()), leaf.shape
+
+
+@st.composite
+def calls(draw: st.DrawFn, name: str, fewest: int, most: int, widest: int, ways: Sequence[str]):
+    """Calls of any shape and rule: ``fewest`` to ``most`` tokens, windows up to ``widest``."""
+    group, kv_heads = draw(st.integers(1, 3)), draw(st.integers(1, 2))
+    kv_tokens = draw(st.integers(fewest, most))
+    causal = draw(st.booleans())
+    q_tokens = draw(st.integers(fewest, kv_tokens if causal else most))
+    rows = draw(st.integers(1, 3))
+    segments = None
+    if q_tokens <= kv_tokens and draw(st.booleans()):
+        shape = draw(st.sampled_from([(kv_tokens,), (rows, kv_tokens), (1, kv_tokens)]))
+        count = math.prod(shape)
+        owners = draw(st.lists(st.integers(-1, 2), min_size=count, max_size=count))
+        segments = torch.tensor(owners, dtype=torch.int64).reshape(shape)
+    return Call(
+        name,
+        rows=rows,
+        heads=group * kv_heads,
+        kv_heads=kv_heads,
+        q_tokens=q_tokens,
+        kv_tokens=kv_tokens,
+        causal=causal,
+        window=draw(st.none() | st.integers(1, widest)),
+        segments=segments,
+        spread=draw(st.booleans()),
+        path=draw(st.sampled_from(ways)),
+    )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from attention_oracle import ORACLES, Call, random
+from attention_oracle import ORACLES, Call, calls, random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -82,29 +82,8 @@ def test_more_queries_than_a_block(name):
 @settings(max_examples=12)
 @given(data=st.data())
 def test_any_shape_and_rule(name, data):
-    group, kv_heads = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 2))
-    kv_tokens = data.draw(st.integers(0, 12))
-    causal = data.draw(st.booleans())
-    q_tokens = data.draw(st.integers(0, kv_tokens if causal else 12))
-    rows = data.draw(st.integers(1, 3))
-    segments = None
-    if q_tokens <= kv_tokens and data.draw(st.booleans()):
-        shape = data.draw(st.sampled_from([(kv_tokens,), (rows, kv_tokens), (1, kv_tokens)]))
-        count = math.prod(shape)
-        owners = data.draw(st.lists(st.integers(-1, 2), min_size=count, max_size=count))
-        segments = torch.tensor(owners, dtype=torch.int64).reshape(shape)
-    Call(
-        name,
-        rows=rows,
-        heads=group * kv_heads,
-        kv_heads=kv_heads,
-        q_tokens=q_tokens,
-        kv_tokens=kv_tokens,
-        causal=causal,
-        window=data.draw(st.none() | st.integers(1, 6)),
-        segments=segments,
-        spread=data.draw(st.booleans()),
-    ).check(gradients=data.draw(st.booleans()))
+    call = data.draw(calls(name, 0, 12, 6, ["auto"]))
+    call.check(gradients=data.draw(st.booleans()))
 
 
 # Gradients.

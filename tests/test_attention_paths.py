@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from attention_oracle import HEAD_DIM, ORACLES, Call, random
+from attention_oracle import HEAD_DIM, ORACLES, Call, calls, random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -73,30 +73,8 @@ def test_tiles_know_segments(name, causal, tiny):
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_tiles_for_any_shape_and_rule(name, tiny, data):
-    group, kv_heads = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 2))
-    kv_tokens = data.draw(st.integers(1, 14))
-    causal = data.draw(st.booleans())
-    q_tokens = data.draw(st.integers(1, kv_tokens if causal else 14))
-    rows = data.draw(st.integers(1, 3))
-    segments = None
-    if q_tokens <= kv_tokens and data.draw(st.booleans()):
-        shape = data.draw(st.sampled_from([(kv_tokens,), (rows, kv_tokens), (1, kv_tokens)]))
-        count = math.prod(shape)
-        owners = data.draw(st.lists(st.integers(-1, 2), min_size=count, max_size=count))
-        segments = torch.tensor(owners, dtype=torch.int64).reshape(shape)
-    Call(
-        name,
-        rows=rows,
-        heads=group * kv_heads,
-        kv_heads=kv_heads,
-        q_tokens=q_tokens,
-        kv_tokens=kv_tokens,
-        causal=causal,
-        window=data.draw(st.none() | st.integers(1, 9)),
-        segments=segments,
-        spread=data.draw(st.booleans()),
-        path=data.draw(st.sampled_from(["auto", "blockwise"])),
-    ).check(gradients=data.draw(st.booleans()))
+    call = data.draw(calls(name, 1, 14, 9, ["auto", "blockwise"]))
+    call.check(gradients=data.draw(st.booleans()))
 
 
 @names
