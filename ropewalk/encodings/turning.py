@@ -13,8 +13,7 @@ from torch.nn import functional
 from ropewalk.encodings.autocast import without_autocast
 from ropewalk.encodings.tables import spread
 from ropewalk.kernels import rotate_by
-from ropewalk.spectra import Layout, exact_angle
-from ropewalk.spectra.lanes import pair_slices
+from ropewalk.spectra import Layout
 
 
 def check_vectors(x: Tensor, head_dim: int, heads: int) -> int:
@@ -81,34 +80,6 @@ def skew(entries: Tensor) -> Tensor:
     """A − Aᵀ of square matrices, in float64."""
     wide = entries.to(torch.float64)
     return wide - wide.transpose(-1, -2)
-
-
-def turned_by_loop(
-    x: Sequence[float],
-    position: int | Sequence[int],
-    freqs: Sequence[Sequence[float]],
-    layout: Layout,
-    unit: float = 1.0,
-) -> list[float]:
-    """One head vector turned pair by pair in float64, angles reduced exactly.
-
-    Args:
-        x: all lanes, two a pair.
-        position: an int, or one per axis.
-        freqs: ``[axes][pairs]``.
-        layout: how lanes pair.
-        unit: of the positions.
-    """
-    where = (position,) if isinstance(position, int) else tuple(position)
-    first, second = pair_slices(len(x), len(x) // 2, layout, 0, "standard")
-    lanes, result = range(len(x)), [float(value) for value in x]
-    for pair, (a, b) in enumerate(zip(lanes[first], lanes[second], strict=True)):
-        angle = math.fsum(
-            exact_angle(p, row[pair], unit) for p, row in zip(where, freqs, strict=True)
-        )
-        cos, sin = math.cos(angle), math.sin(angle)
-        result[a], result[b] = x[a] * cos - x[b] * sin, x[a] * sin + x[b] * cos
-    return result
 
 
 def by_exponential(exponent: Sequence[Sequence[float]], x: Sequence[float]) -> list[float]:

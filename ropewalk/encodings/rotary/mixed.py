@@ -34,7 +34,8 @@ from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import token_positions, wide_dtype
 from ropewalk.encodings.alike import Alike
 from ropewalk.encodings.claims import ROTATION_CLAIMS, ROTATION_REASONS
-from ropewalk.encodings.turning import check_vectors, turned_by_loop, turned_by_tables
+from ropewalk.encodings.literal import angles, turned
+from ropewalk.encodings.turning import check_vectors, turned_by_tables
 from ropewalk.encodings.width import check_dim, empty_parameter
 from ropewalk.kernels.learned import learned_tables
 from ropewalk.spectra import Layout, Spectrum, axial
@@ -115,8 +116,9 @@ class MixedRoPE(Alike):
         self, x: Sequence[float], position: int | Sequence[int], head: int = 0
     ) -> list[float]:
         """One vector of head ``head`` (of k) turned by a literal loop with exact angles."""
-        held = self.freqs[min(head, self.heads - 1)].detach().to(torch.float64).tolist()
-        return turned_by_loop(x, position, held, self.layout, self.unit)
+        held = self.freqs[min(head, self.heads - 1)].detach().to("cpu", torch.float64).tolist()
+        own = Spectrum(tuple(map(tuple, held)), self.head_dim, layout=self.layout, unit=self.unit)
+        return turned(x, own, ((math.cos(t), math.sin(t)) for t in angles(own, position)))
 
     def extra_repr(self) -> str:
         """Shown by ``print(module)``."""
