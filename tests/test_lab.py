@@ -18,7 +18,9 @@ from torch import Tensor
 import ropewalk
 from ropewalk import positions as builders
 from ropewalk.core import Additive, Bias, Block, Contextual, Encoding, Rotary
+from ropewalk.encodings.draws import Randomized
 from ropewalk.lab import naming, statistics, text, trial
+from ropewalk.lab.task import Batch
 from ropewalk.lab.tasks.characters import STRIDE, Characters
 from ropewalk.lab.transformer import Transformer
 from ropewalk.plan import Layer, Plan, chunks
@@ -331,6 +333,27 @@ def test_a_label_with_several_layers_or_a_window_is_a_plan() -> None:
     assert alone.period[0].window == 16
 
 
+def test_random_positions_are_drawn_for_every_batch_and_never_from_the_examples() -> None:
+    config = trial.Trial("rope~40", **SMALL)
+    encoding = trial.make_encoding(config)
+    assert isinstance(encoding, Randomized)
+    assert encoding.limit == 40
+    model = trial.build(config)
+    seen: list[list[int]] = []
+    model.register_forward_pre_hook(
+        lambda module, _: seen.append(module.encoding.drawn[0].tolist())  # pyright: ignore
+    )
+    task = task_of()
+    trial.train(model, config, task)
+    assert len(seen) == 4
+    assert len({tuple(each) for each in seen}) == 4
+    assert all(len(each) == 12 and each == sorted(set(each)) for each in seen)
+    first, second = (trial.measured(config, task) for _ in range(2))
+    assert first == second
+    with pytest.raises(ValueError, match="tokens=24"):
+        trial.build(trial.Trial("rope~10", **SMALL))
+
+
 def test_an_own_file_is_a_racer(tmp_path: Path) -> None:
     own = tmp_path / "own_far.py"
     own.write_text(
@@ -451,9 +474,9 @@ def test_a_trial_that_diverges_says_so() -> None:
     class Broken(Characters):
         drawn = 0
 
-        def batch(self, *args: Any) -> Any:
+        def batch(self, generator: torch.Generator, rows: int, length: int) -> Batch:
             Broken.drawn += 1
-            return super().batch(*args)
+            return super().batch(generator, rows, length)
 
     task = Broken(6, training=text.encode(SPOKEN), validation=text.encode(SPOKEN))
     model = trial.build(config, task)
@@ -563,10 +586,9 @@ def test_a_grid_is_every_encoding_with_every_seed_in_the_sizes_of_its_task() -> 
         ("none", 5),
     ]
     assert {(t.steps, t.train_length) for t in trials} == {(7, 128)}
-    for bad in ({"encodings": []}, {"encodings": ["rope", "rope"]}, {"encodings": ["rope"],
-                "seeds": 0}):  # fmt: skip
+    for labels, seeds in (([], 1), (["rope", "rope"], 1), (["rope"], 0)):
         with pytest.raises(ValueError, match=r"must hold"):
-            trial.grid(**bad)
+            trial.grid(labels, seeds=seeds)
 
 
 # --- statistics ----------------------------------------------------------------------------------
@@ -647,7 +669,7 @@ def test_the_stored_race_was_run_on_the_packaged_text(stored: dict[str, Any]) ->
     for name in names:
         digest = hashlib.sha256(text.play(name).encode("ascii")).hexdigest()
         assert stored["text_sha256"][name] == digest, name
-    rows = text.plays().windows(128, 1024)
+    rows = Characters().windows(128, 1024)
     assert stored["scored_characters"] == len(rows) * 64
 
 
