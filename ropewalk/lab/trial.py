@@ -1,6 +1,6 @@
 """A trial: one model trained and read, as a pure function from a configuration to a record.
 
-Two trials that differ in their encoding alone see the same windows in the same order, start from
+Two trials that differ in their encoding alone see the same examples in the same order, start from
 the same weights (but for those of the encoding) and get the same number of steps. Random numbers
 come from generators that a trial owns; with one thread, which it sets for its duration, a record is
 the same bit for bit each time on one machine.
@@ -8,26 +8,32 @@ the same bit for bit each time on one machine.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-import inspect
+import functools
+import hashlib
+import json
 import math
-from collections.abc import Callable
+import platform
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import nn
 
-from ropewalk import catalog
+from ropewalk import __version__, kernels
 from ropewalk.checks.content import one_thread
-from ropewalk.core import Encoding
-from ropewalk.lab import text
+from ropewalk.core import Additive, Encoding
+from ropewalk.lab import naming
+from ropewalk.lab import task as tasks
+from ropewalk.lab.task import Task
 from ropewalk.lab.transformer import Transformer
+from ropewalk.plan import Plan
 
-TASKS: dict[str, Callable[[], text.Characters]] = {"characters": text.plays}
-"""Task name → what it reads."""
+FORMAT = 1
+"""Of a record; a change of what a number means is a new one."""
 
 WARM_UP = 50
 FINAL_RATE = 0.1
@@ -35,35 +41,42 @@ WEIGHT_DECAY = 0.01
 BETAS = (0.9, 0.98)
 CLIP = 1.0
 
+LIMITS = {
+    "train_length": 1 << 20,
+    "steps": 1 << 30,
+    "batch": 1 << 16,
+    "dim": 1 << 16,
+    "layers": 1 << 10,
+    "heads": 1 << 10,
+}
+
 
 @dataclass(frozen=True)
 class Trial:
     """What decides a record.
 
     Args:
-        encoding: a name of the catalogue, or "none".
-        seed: of the initial weights and of the windows' order.
-        options: of the encoding, beside the sizes that the model gives.
-        task: a name in ``TASKS``.
-        train_length: tokens of a training window.
-        lengths: at which the trained model is read, each a multiple of ``run``.
-        run: positions whose bits are averaged together.
+        encoding: as :mod:`ropewalk.lab.naming` reads it: a name with options, or layers of a plan.
+        seed: of the initial weights and of the examples' order.
+        task: a name in :func:`ropewalk.lab.task.tasks`.
+        task_options: of the task.
+        train_length: of a training example, or the longest of one.
+        lengths: at which the trained model is read.
         steps: of AdamW: linear warm-up over 50, then half a cosine down to a tenth.
-        batch: windows a step.
+        batch: examples a step.
         dim, layers, heads: of the :class:`~ropewalk.lab.transformer.Transformer`.
         rate: the highest learning rate.
 
     Raises:
-        ValueError: unknown task or encoding, or sizes that do not fit.
+        TypeError, ValueError: unknown task or encoding, or sizes that do not fit.
     """
 
     encoding: str
     seed: int = 0
-    options: tuple[tuple[str, Any], ...] = ()
     task: str = "characters"
+    task_options: tuple[tuple[str, Any], ...] = ()
     train_length: int = 128
     lengths: tuple[int, ...] = (128, 256, 512, 1024)
-    run: int = 64
     steps: int = 1000
     batch: int = 16
     dim: int = 64
@@ -72,101 +85,228 @@ class Trial:
     rate: float = 3e-3
 
     def __post_init__(self) -> None:
-        if self.task not in TASKS:
-            near = catalog.suggestion(self.task, list(TASKS))
-            raise ValueError(f"unknown task {self.task!r}{near}; known: {', '.join(TASKS)}")
-        if self.encoding != "none":
-            catalog.get(self.encoding)
-        for name in ("train_length", "run", "steps", "batch", "dim", "layers", "heads"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        for name in ("encoding", "task"):
+            if not isinstance(getattr(self, name), str):
+                raise TypeError(f"{name}={getattr(self, name)!r} must be a str")
+        for name in ("seed", *LIMITS):
+            _check_whole(name, getattr(self, name))
+        if not 0 <= self.seed < 1 << 63:
+            raise ValueError(f"seed={self.seed} must be at least 0 and below 2⁶³")
+        for name, most in LIMITS.items():
+            if not 1 <= getattr(self, name) <= most:
+                raise ValueError(f"{name}={getattr(self, name)} must be 1 … {most}")
         if self.dim % self.heads:
             raise ValueError(f"dim={self.dim} must be a multiple of heads={self.heads}")
-        if not self.lengths or any(n < 1 or n % self.run for n in self.lengths):
-            raise ValueError(f"lengths={self.lengths} must be multiples of run={self.run}")
+        if isinstance(self.rate, bool) or not isinstance(self.rate, float | int):
+            raise TypeError(f"rate={self.rate!r} must be a number")
+        if not 0 < self.rate < math.inf:
+            raise ValueError(f"rate={self.rate} must be above 0 and finite")
+        if not isinstance(self.lengths, tuple) or not self.lengths:
+            raise TypeError(f"lengths={self.lengths!r} must be a tuple of at least one length")
+        for n in self.lengths:
+            _check_whole("lengths", n)
+        if list(self.lengths) != sorted(set(self.lengths)):
+            raise ValueError(f"lengths={self.lengths} must rise, each once")
+        naming.parse(self.encoding)
+        _task(self).check(self.train_length, self.lengths)
+
+
+def grid(
+    encodings: Iterable[str],
+    *,
+    task: str = "characters",
+    seeds: int | Sequence[int] = 3,
+    **sizes: Any,
+) -> list[Trial]:
+    """Every encoding with every seed, seed by seed, in the usual sizes of the task.
+
+    Args:
+        encodings: labels (:mod:`ropewalk.lab.naming`).
+        task: its name.
+        seeds: how many, from 0; or which.
+        sizes: of :class:`Trial`, instead of the usual ones of the task.
+
+    Raises:
+        TypeError, ValueError: as :class:`Trial`; an encoding or a seed comes twice, or none does.
+    """
+    labels = list(encodings)
+    chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    for name, values in (("encodings", labels), ("seeds", chosen)):
+        if not values:
+            raise ValueError(f"{name}={values!r} must hold at least one")
+        if len(set(values)) != len(values):
+            raise ValueError(f"{name}={values!r} must hold each once")
+    usual = tasks.get(task).usual
+    return [
+        Trial(label, seed=seed, task=task, **{**usual, **sizes})
+        for seed in chosen
+        for label in labels
+    ]
+
+
+def config_of(trial: Trial) -> dict[str, Any]:
+    """A trial as a JSON object."""
+    config = dataclasses.asdict(trial)
+    config["lengths"] = list(trial.lengths)
+    config["task_options"] = dict(trial.task_options)
+    return json.loads(json.dumps(config))
+
+
+def of_config(config: Mapping[str, Any]) -> Trial:
+    """The trial of a JSON object.
+
+    Raises:
+        TypeError, ValueError: it is none.
+    """
+    names = {field.name for field in dataclasses.fields(Trial)}
+    if not isinstance(config, Mapping) or set(config) != names:
+        raise ValueError(f"a trial has {', '.join(sorted(names))}; got {sorted(config)}"[:500])
+    options, lengths = config["task_options"], config["lengths"]
+    if not isinstance(options, Mapping) or not isinstance(lengths, Sequence):
+        raise ValueError("task_options must be an object, and lengths a list")
+    found = {**config, "task_options": tuple(options.items()), "lengths": tuple(lengths)}
+    return Trial(**found)
+
+
+def key(trial: Trial) -> str:
+    """The address of a trial: SHA-256, hex, of its configuration."""
+    return key_of(config_of(trial))
+
+
+def key_of(config: Mapping[str, Any]) -> str:
+    """The address of a configuration as JSON."""
+    words = json.dumps(config, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(words.encode()).hexdigest()
 
 
 def run(config: Trial) -> dict[str, Any]:
     """Train and read one model.
 
     Returns:
-        A JSON document: ``config``; ``loss``, the mean training bits per character in each tenth of
-        the steps; ``bits``, length → bits per character in each run of positions of validation
-        windows (:meth:`ropewalk.lab.text.Characters.bits`); ``parameters``, their number.
+        A JSON document: ``key``; ``config``; ``unit`` and ``better`` of the task; ``parameters``,
+        their number; ``loss``, the mean training loss of each tenth of the steps, nats;
+        ``scores``, length → number, or null where the model gave none; ``curves``, length → detail
+        by position; ``diverged``, where training ended early and why; ``made``, versions.
     """
-    return measured(config, TASKS[config.task]())
+    return measured(config, _task(config))
 
 
-def measured(config: Trial, task: text.Characters) -> dict[str, Any]:
-    """:func:`run` on a given text."""
+def measured(config: Trial, given: Task) -> dict[str, Any]:
+    """:func:`run` on a given task."""
     with one_thread():
-        model = build(config, task.vocabulary)
-        losses = train(model, config, task)
+        model = build(config, given)
+        losses, diverged = train(model, config, given)
         longest = max(config.lengths)
-        bits = {str(n): task.bits(model, n, longest, config.run) for n in config.lengths}
+        found = {
+            n: given.score(_reader(model, config, given, n), n, longest) for n in config.lengths
+        }
     return {
-        "config": {**dataclasses.asdict(config), "options": dict(config.options)},
+        "key": key(config),
+        "config": config_of(config),
+        "unit": given.unit,
+        "better": given.better,
         "parameters": sum(p.numel() for p in model.parameters()),
         "loss": _tenths(losses),
-        "bits": bits,
+        "scores": {str(n): _finite(score.value) for n, score in found.items()},
+        "curves": {str(n): [_finite(v) for v in score.curve] for n, score in found.items()},
+        "diverged": diverged,
+        "made": origin(),
     }
 
 
-def make_encoding(config: Trial) -> Encoding | None:
+def origin() -> dict[str, Any]:
+    """What a record was made with."""
+    return {
+        "format": FORMAT,
+        "ropewalk": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "kernel": kernels.active(),
+        "machine": platform.machine(),
+    }
+
+
+def make_encoding(config: Trial, given: Task | None = None) -> Encoding | Plan | None:
     """The encoding of a trial, in the sizes of its model; None for "none".
 
     Raises:
         TypeError, ValueError: as :func:`ropewalk.make`.
     """
-    if config.encoding == "none":
-        return None
-    spec = catalog.get(config.encoding)
+    given = _task(config) if given is None else given
     sizes = {
         "dim": config.dim,
         "content_dim": config.dim,
         "head_dim": config.dim // config.heads,
         "heads": config.heads,
-        "length": max(config.lengths),
+        "length": given.tokens(max(config.train_length, *config.lengths)),
     }
-    accepted = inspect.signature(spec.factory).parameters
-    needed = {name for name, p in accepted.items() if p.default is p.empty}
-    usual = {name: value for name, value in spec.config.items() if name in needed}
-    fitting = {name: size for name, size in sizes.items() if name in accepted}
-    return spec.make(**{**usual, **fitting, **dict(config.options)})
+    if given.form.axes > 1:
+        sizes |= {"axes": given.form.axes, "trained": given.tokens(config.train_length)}
+    return naming.make(config.encoding, sizes)
 
 
-def build(config: Trial, vocabulary: int) -> Transformer:
+def build(config: Trial, given: Task | None = None) -> Transformer:
     """The untrained model; its own weights depend on the seed and the sizes, on no encoding."""
+    given = _task(config) if given is None else given
+    form = given.form
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(config.seed)
-        encoding = make_encoding(config)
+        encoding = make_encoding(config, given)
         torch.manual_seed(config.seed)
         return Transformer(
-            vocabulary, encoding, dim=config.dim, layers=config.layers, heads=config.heads
+            form.vocabulary,
+            encoding,
+            dim=config.dim,
+            layers=config.layers,
+            heads=config.heads,
+            classes=form.classes,
+            channels=form.channels,
+            causal=form.causal,
+            pooled=form.pooled,
+            axes=form.axes,
         )
 
 
-def train(model: Transformer, config: Trial, task: text.Characters) -> list[float]:
-    """Train ``model`` in place; the mean nats per character of each step."""
+def train(model: Transformer, config: Trial, given: Task) -> tuple[list[float], str | None]:
+    """Train ``model`` in place: the mean nats of each step, and why it ended early if it did."""
     generator = torch.Generator().manual_seed(config.seed)
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=config.rate, betas=BETAS, weight_decay=WEIGHT_DECAY
     )
-    losses = []
+    losses: list[float] = []
     for step in range(config.steps):
         for group in optimizer.param_groups:
             group["lr"] = config.rate * _schedule(step, config.steps)
-        loss = _loss(model, task.batch(generator, config.batch, config.train_length))
+        loss = tasks.loss(model, given.batch(generator, config.batch, config.train_length))
+        if not math.isfinite(loss.item()):
+            return losses, f"the loss was not finite at step {step}"
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
         losses.append(loss.item())
-    return losses
+    return losses, None
 
 
-def _loss(model: Transformer, windows: Tensor) -> Tensor:
-    return functional.cross_entropy(model(windows[:, :-1]).flatten(0, 1), windows[:, 1:].flatten())
+def _task(config: Trial) -> Task:
+    return _made_task(config.task, config.task_options)
+
+
+@functools.lru_cache(maxsize=8)
+def _made_task(name: str, options: tuple[tuple[str, Any], ...]) -> Task:
+    return tasks.get(name).make(**dict(options))
+
+
+def _reader(model: Transformer, config: Trial, given: Task, length: int) -> tasks.Model:
+    """The model as it reads another length: a table of a grid is interpolated, all else stays."""
+    trained, wanted = given.grid(config.train_length), given.grid(length)
+    encoding = model.encoding
+    if wanted is None or wanted == trained or not hasattr(encoding, "resized"):
+        return model
+    assert isinstance(encoding, Additive)
+    reader = copy.copy(model)
+    reader._modules = {**model._modules, "encoding": encoding.resized(wanted, grid=trained)}  # pyright: ignore
+    return reader
 
 
 def _schedule(step: int, steps: int) -> float:
@@ -176,7 +316,16 @@ def _schedule(step: int, steps: int) -> float:
 
 
 def _tenths(losses: list[float]) -> list[float]:
-    """Mean bits of each tenth of the steps; of each step if there are fewer than ten."""
+    """Mean of each tenth of the steps; of each step if there are fewer than ten."""
     parts = min(10, len(losses))
-    edges = [i * len(losses) // parts for i in range(parts + 1)]
-    return [sum(losses[a:b]) / (b - a) / math.log(2) for a, b in pairwise(edges)]
+    edges = [i * len(losses) // parts for i in range(parts + 1)] if parts else []
+    return [sum(losses[a:b]) / (b - a) for a, b in pairwise(edges)]
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _check_whole(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name}={value!r} must be a whole number")
