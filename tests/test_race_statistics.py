@@ -315,7 +315,8 @@ def test_the_document_says_what_the_statistics_say() -> None:
     assert rank["mean_rank"] == {"rope": 1, "alibi": 2}
     assert "encoding" not in found["config"]
     assert found["config"]["task_options"] == {"k": 3}
-    assert found["versions"] == [{**records[0]["made"], "trials": 6}]
+    assert found["origins"] == [{**records[0]["made"], "trials": 6}]
+    assert found["versions"] == records[0]["made"]
     assert found["trials"] == records
 
 
@@ -337,6 +338,15 @@ def test_the_order_of_records_changes_no_figure() -> None:
     first = outcome.document(records)
     again = outcome.document(sorted(records, key=lambda each: -each["config"]["seed"]))
     assert {**again, "trials": None} == {**first, "trials": None}
+
+
+def test_records_of_several_machines_say_so() -> None:
+    made = record("a", 0, 1.0)["made"]
+    other = {**made, "machine": "arm64"}
+    records = [record("a", seed, 1.0, made=other if seed == 1 else made) for seed in range(3)]
+    found = outcome.document(records)
+    assert found["origins"] == [{**made, "trials": 2}, {**other, "trials": 1}]
+    assert found["versions"] == {key: made[key] for key in ("format", "ropewalk", "torch")}
 
 
 def test_records_that_are_not_comparable_are_kept_apart() -> None:

@@ -28,12 +28,11 @@ def comparable(records: Sequence[Record]) -> list[list[Record]]:
     return list(groups.values())
 
 
-def document(records: Sequence[Record], origins: Any = None) -> dict[str, Any]:
+def document(records: Sequence[Record]) -> dict[str, Any]:
     """The document of comparable records, encodings in the order in which they first occur.
 
     Args:
         records: of :func:`ropewalk.lab.trial.run`.
-        origins: what a store says of where its records come from.
 
     Returns:
         ``curves``: per encoding lists over ``lengths``: ``median``, ``low``, ``high`` and
@@ -41,8 +40,9 @@ def document(records: Sequence[Record], origins: Any = None) -> dict[str, Any]:
         each length (:class:`~ropewalk.lab.statistics.Comparison`). ``ranks``: at each length
         (:class:`~ropewalk.lab.statistics.Ranking`). ``by_chance``: how many comparisons would be
         told apart at most if all encodings were equal. ``config``: what all trials share.
-        ``versions``: what made the records. ``trials``: the records. A number is null where a
-        trial diverged: worse than any number.
+        ``origins``: each set of versions and machines that made records, and how many;
+        ``versions``: what all of them have in common. ``trials``: the records. A number is null
+        where a trial diverged: worse than any number.
 
     Raises:
         ValueError: no records, records that are not comparable, or two of one trial.
@@ -77,8 +77,8 @@ def document(records: Sequence[Record], origins: Any = None) -> dict[str, Any]:
             _ranking(n, statistics.rank(at, lower_is_better=lower)) for n, at in found.items()
         ],
         "config": config,
-        "versions": _versions(records),
-        "origins": origins,
+        "versions": _common([record["made"] for record in records]),
+        "origins": _origins(records),
         "trials": list(records),
     }
 
@@ -147,8 +147,12 @@ def _ranking(length: int, ranked: statistics.Ranking) -> dict[str, Any]:
     }
 
 
-def _versions(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """Each set of versions that made some records, and how many; the most first."""
+def _common(made: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {key: v for key, v in made[0].items() if all(other.get(key) == v for other in made)}
+
+
+def _origins(records: Sequence[Record]) -> list[dict[str, Any]]:
+    """What made the records, and how many; the most first."""
     counts: dict[str, int] = {}
     for record in records:
         key = json.dumps(record["made"], sort_keys=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ropewalk.report.figures.scale import ends, number, ticks
+from ropewalk.report.figures.scale import number, ticks
 from ropewalk.report.race.html import Html, el, join
 
 WIDTH, HEIGHT = 760, 320
@@ -54,10 +54,10 @@ class Chart:
         about: what it shows, in words.
         across, up: what x and y are.
         curves: label → points, x ascending.
+        at: the x that have a number under the axis, which reaches over all of them.
         log: x is drawn by its logarithm; every x is above 0.
         rule: an x to mark, and its name.
         worst: ``"top"`` or ``"bottom"``, where a None is drawn; ``""`` leaves it out.
-        at: the x that have a number under the axis; round numbers if None.
     """
 
     title: str
@@ -65,10 +65,10 @@ class Chart:
     across: str
     up: str
     curves: dict[str, Sequence[Point]]
+    at: Sequence[float]
     log: bool = False
     rule: tuple[float, str] | None = None
     worst: str = ""
-    at: Sequence[float] | None = None
 
 
 def look(index: int) -> str:
@@ -97,7 +97,8 @@ def draw(chart: Chart, key: str) -> Html | None:
     ]
     if not values:
         return None
-    across, up, (low, high) = *_scales(chart, values), ends(values, powers=False)
+    low, high = _span(values)
+    across, up = _scales(chart, low, high)
     axes = [*_rows(chart, low, high, up), *_columns(chart, across), *_rule(chart, across)]
     return el(
         "svg",
@@ -120,9 +121,9 @@ def _all(chart: Chart) -> list[Sequence[Point]]:
     return list(chart.curves.values())
 
 
-def _scales(chart: Chart, values: list[float]) -> tuple[Scale, Scale]:
-    xs = [p.x for points in _all(chart) for p in points] + [x for x, _ in [chart.rule or (0, "")] if x]
-    low, high = ends(values, powers=False)
+def _scales(chart: Chart, low: float, high: float) -> tuple[Scale, Scale]:
+    xs = [*chart.at, *(p.x for points in _all(chart) for p in points)]
+    xs += [chart.rule[0]] if chart.rule else []
     warp = math.log if chart.log else float
     first, last = warp(min(xs)), warp(max(xs))
     inset = 14 if chart.log else 0
@@ -138,6 +139,13 @@ def _scales(chart: Chart, values: list[float]) -> tuple[Scale, Scale]:
     return across, up
 
 
+def _span(values: Sequence[float]) -> tuple[float, float]:
+    """The range of y: that of the values and a little more, never empty."""
+    low, high = min(values), max(values)
+    more = 0.04 * (high - low) or 0.1 * abs(high) or 1.0
+    return low - more, high + more
+
+
 def _rows(chart: Chart, low: float, high: float, up: Scale) -> Iterator[Html]:
     yield el("text", chart.up, class_="name", x=LEFT, y=14)
     for tick in ticks(low, high):
@@ -147,10 +155,8 @@ def _rows(chart: Chart, low: float, high: float, up: Scale) -> Iterator[Html]:
 
 
 def _columns(chart: Chart, across: Scale) -> Iterator[Html]:
-    points = [p.x for points in _all(chart) for p in points]
-    at = ticks(min(points), max(points), whole=True) if chart.at is None else chart.at
     free = -math.inf
-    for x in at:
+    for x in chart.at:
         text = f"{x:,.0f}"
         half = len(text) * ROOM / 2
         if across(x) - half < free:
@@ -175,21 +181,24 @@ def _edge(worst: str) -> float | None:
 
 
 def _band(points: Sequence[Point], index: int, across: Scale, up: Scale, worst: str) -> Html:
-    """From low to high; an end that is None lies at the worst edge."""
+    """From low to high; a bar alone where there is one point, or an end without bound."""
     edge = _edge(worst)
-
-    def place(v: float | None) -> float | None:
-        return edge if v is None else up(v)
-
-    found = [(across(p.x), place(p.low), place(p.high)) for p in points]
-    runs = _runs([(x, lo, hi) for x, lo, hi in found], lambda p: None not in p)
-    paths = []
-    for run in runs:
-        there = [f"{x} {hi}" for x, _, hi in run]
-        back = [f"{x} {lo}" for x, lo, _ in reversed(run)]
-        paths.append("M" + "L".join(there + back) + "z")
-        paths += [f"M{x} {lo}L{x} {hi}" for x, lo, hi in run if len(run) == 1]
-    return el("path", class_=f"band {look(index)}", d="".join(paths)) if paths else Html("")
+    drawn = [p for p in points if p.y is not None or edge is not None]
+    bound = [p if p.low is not None and p.high is not None else None for p in drawn]
+    areas, bars = [], [p for p in drawn if (p.low is None) != (p.high is None)]
+    for run in _runs(bound, lambda p: p is not None):
+        there = [f"{across(p.x)} {up(p.high)}" for p in run]
+        back = [f"{across(p.x)} {up(p.low)}" for p in reversed(run)]
+        areas.append("M" + "L".join(there + back) + "z")
+        bars += run if len(run) == 1 else []
+    ends = [[edge if v is None else up(v) for v in (p.low, p.high)] for p in bars]
+    whiskers = [f"M{across(p.x)} {a}V{b}" for p, (a, b) in zip(bars, ends, strict=True)]
+    return el(
+        "g",
+        el("path", class_="band", d="".join(areas)) if areas else None,
+        el("path", class_="whisker", d="".join(whiskers)) if whiskers else None,
+        class_=look(index),
+    )
 
 
 def _curve(name: str, index: int, chart: Chart, across: Scale, up: Scale) -> Html:

@@ -38,7 +38,9 @@ def name(text: str) -> Html:
 def clean(text: str) -> str:
     """Text that UTF-8 and HTML can hold: control characters and lone surrogates are replaced."""
     whole = text.encode("utf-8", "replace").decode("utf-8")
-    return "".join(c if c.isprintable() or c in "\n " else "\N{REPLACEMENT CHARACTER}" for c in whole)
+    return "".join(
+        c if c.isprintable() or c in "\n " else "\N{REPLACEMENT CHARACTER}" for c in whole
+    )
 
 
 def _markup(child: str) -> str:

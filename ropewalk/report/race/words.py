@@ -92,7 +92,9 @@ def comparison(compared: Mapping[str, Any], better: str) -> str:
     if compared["rule"] is None:
         return "not distinguishable"
     side = "better" if compared["verdict"] == better else "worse"
-    return f"{compared['verdict']} ({side}): {compared['rule']}; by chance {odds(compared['chance'])}"
+    return (
+        f"{compared['verdict']} ({side}): {compared['rule']}; by chance {odds(compared['chance'])}"
+    )
 
 
 def odds(chance: float) -> str:
@@ -144,7 +146,7 @@ def _lost(document: Document) -> list[str]:
         for record in document["trials"]
         if record.get("diverged") or None in record["scores"].values()
     ]
-    if len(document["versions"]) > 1:
+    if len(document["origins"]) > 1:
         found.append(
             "The records were made by different versions or machines, listed below; between them "
             "a score may differ in its last digits."
