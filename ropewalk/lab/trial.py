@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-import hashlib
 import json
 import math
 import platform
@@ -28,12 +27,10 @@ from ropewalk.checks.content import one_thread
 from ropewalk.core import Additive, Encoding
 from ropewalk.lab import naming
 from ropewalk.lab import task as tasks
+from ropewalk.lab.record import FORMAT, key_of
 from ropewalk.lab.task import Task
 from ropewalk.lab.transformer import Transformer
 from ropewalk.plan import Plan
-
-FORMAT = 1
-"""Of a record; a change of what a number means is a new one."""
 
 WARM_UP = 50
 FINAL_RATE = 0.1
@@ -171,12 +168,6 @@ def of_config(config: Mapping[str, Any]) -> Trial:
 def key(trial: Trial) -> str:
     """The address of a trial: SHA-256, hex, of its configuration."""
     return key_of(config_of(trial))
-
-
-def key_of(config: Mapping[str, Any]) -> str:
-    """The address of a configuration as JSON."""
-    words = json.dumps(config, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(words.encode()).hexdigest()
 
 
 def run(config: Trial) -> dict[str, Any]:

@@ -1,0 +1,206 @@
+"""Tasks of a Ray cluster, through Ray Core: one task a trial, one core a task.
+
+Without an address a cluster of this machine is started for the race and ended with it. It listens
+on loopback alone, shows no dashboard and reports no usage; its token lives in memory and its files
+in a temporary folder that goes with it. With an address the race is a guest: it starts and ends
+nothing there.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import secrets
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from ropewalk.lab.executors.base import (
+    ATTEMPTS,
+    ONE_THREAD,
+    Outcomes,
+    Work,
+    attempt,
+    cores,
+    environment,
+    lost,
+    whole,
+)
+
+if TYPE_CHECKING:
+    from ropewalk.lab.trial import Trial
+
+OBJECTS = 80 << 20
+"""Bytes of shared memory for a cluster of this machine; trials and records are small."""
+
+_QUIET = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on any system: talk over loopback
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+
+
+class Ray:
+    """One task a trial.
+
+    Args:
+        workers: tasks at one time; as many as cores of this machine, or as the cluster has room
+            for, if None.
+        address: of a cluster that runs, ``HOST:PORT``; a cluster of this machine if None.
+
+    Raises:
+        TypeError, ValueError: Ray is not installed, or an option is none.
+    """
+
+    def __init__(self, workers: int | None = None, *, address: str | None = None) -> None:
+        if find_spec("ray") is None:
+            raise ValueError("executor=ray needs Ray: pip install 'ropewalk[ray]'")
+        self.workers = whole("workers", workers)
+        self.address = address
+
+    def run(self, trials: Iterable[Trial], work: Work) -> Outcomes:
+        """As :class:`~ropewalk.lab.executors.base.Executor`.
+
+        Raises:
+            ValueError: the cluster cannot be started or reached, or listens beyond loopback.
+        """
+        with self._connected():
+            import ray
+            from ray.exceptions import RayError
+
+            task = ray.remote(num_cpus=1, max_retries=ATTEMPTS - 1)(_attempt_there)
+            coming = iter(trials)
+            running: dict[Any, Trial] = {}
+            try:
+                while True:
+                    while (self.workers is None or len(running) < self.workers) and (
+                        trial := next(coming, None)
+                    ) is not None:
+                        running[task.remote(work, trial, os.getcwd())] = trial
+                    if not running:
+                        return
+                    for reference in ray.wait(list(running))[0]:
+                        trial = running.pop(reference)
+                        try:
+                            answer = ray.get(reference)
+                        except RayError as error:
+                            why = " ".join(str(error).split())[:200]
+                            answer = lost(f"({why})", "it may need more memory than there is")
+                        yield trial, answer
+            finally:
+                for reference in running:
+                    ray.cancel(reference, force=True)
+
+    @contextmanager
+    def _connected(self) -> Iterator[None]:
+        """Inside, Ray is there; a connection that the caller had before is used and left."""
+        import ray
+
+        if ray.is_initialized():
+            yield
+        elif self.address is None:
+            with _own_cluster(self.workers or cores()):
+                yield
+        else:
+            with _connection(address=self.address):
+                yield
+
+
+def _attempt_there(work: Work, trial: Trial, folder: str) -> Any:
+    """Files of one's own are named from the folder of the race, where the worker can see it."""
+    if os.path.isdir(folder):
+        os.chdir(folder)
+    return attempt(work, trial)
+
+
+@contextmanager
+def _connection(**where: Any) -> Iterator[None]:
+    """``ray.init``, and its end; signals are handled afterwards as they were before."""
+    import ray
+
+    ours = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGTERM) if ours else None
+    try:
+        try:
+            ray.init(log_to_driver=False, logging_level=logging.ERROR, **where)
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            why = " ".join(str(error).split())[:300]
+            raise ValueError(f"executor=ray, address={where.get('address')}: {why}") from error
+        yield
+    finally:
+        ray.shutdown()
+        if ours and before is not None:
+            signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _own_cluster(workers: int) -> Iterator[None]:
+    """A cluster of this machine, for this race."""
+    folder = tempfile.mkdtemp(prefix="ropewalk-ray-")
+    try:
+        with environment({**_QUIET, **ONE_THREAD}), _token(), _loopback():
+            where: dict[str, Any] = {
+                "address": "local",
+                "num_cpus": workers,
+                "num_gpus": 0,
+                "include_dashboard": False,
+                "object_store_memory": OBJECTS,
+                "_temp_dir": folder,
+                "_node_ip_address": "127.0.0.1",
+            }
+            with _connection(**where):
+                _require_loopback()
+                yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _token() -> Iterator[None]:
+    """A token that no file holds; one that the user has set up is used instead."""
+    from ray._raylet import AuthenticationTokenLoader, Config
+
+    loader = AuthenticationTokenLoader.instance()
+    mode = os.environ.get("RAY_AUTH_MODE")
+    own = (
+        {} if loader.has_token(ignore_auth_mode=True) else {"RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    )
+    try:
+        with environment(own):
+            loader.reset_cache()
+            yield
+    finally:
+        if mode is None:
+            os.environ.pop("RAY_AUTH_MODE", None)  # Ray sets it
+        loader.reset_cache()
+        Config.initialize("")
+
+
+@contextmanager
+def _loopback() -> Iterator[None]:
+    """Ray reads its setting when it is imported, which may have been long ago."""
+    from ray._private import ray_constants
+
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+def _require_loopback() -> None:
+    import ray
+
+    here = ray.util.get_node_ip_address()
+    if not ipaddress.ip_address(here).is_loopback:
+        raise ValueError(
+            f"executor=ray: this Ray would listen on {here}, where others may reach it; give the "
+            "address of a cluster that you trust, or use executor=local"
+        )
