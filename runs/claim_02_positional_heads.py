@@ -70,7 +70,12 @@ def main() -> None:
         }
     unit = "weight on its own place"
     statements = [
-        Statement("no position stays below one half", unit, share["none"], "below", 0.5),
+        Statement(
+            "no position stays below one half",
+            f"one half − {unit}",
+            {seed: 0.5 - value for seed, value in share["none"].items()},
+            "above",
+        ),
         Statement("RoPE comes close to 1", unit, share["rope"], "above", 0.99),
         Statement(
             "RoPE with slow frequencies alone does not", unit, share["slow rope"], "below", 0.6
