@@ -41,13 +41,15 @@ def encodings() -> dict[str, Encoding | None]:
 def own_share(encoding: Encoding | None, seed: int) -> float:
     """The weight of the third token on itself after training, mean over all symbols."""
     torch.manual_seed(seed)
-    embedding = nn.Embedding(SYMBOLS + 1, WIDTH)
-    q_of, k_of = (nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(2))
+    embedding = nn.Embedding(SYMBOLS + 1, WIDTH).double()
+    q_of, k_of = (nn.Linear(WIDTH, WIDTH, bias=False).double() for _ in range(2))
     parameters = [p for m in (embedding, q_of, k_of) for p in m.parameters()]
     optimizer = torch.optim.Adam(parameters, lr=RATE)
     x = torch.arange(SYMBOLS)[:, None]
     ids = torch.cat([torch.full_like(x, SYMBOLS), x, x], 1)
-    places = torch.eye(3).expand(SYMBOLS, 1, 3, 3)  # what is attended to, as values
+    places = torch.eye(3, dtype=torch.float64).expand(
+        SYMBOLS, 1, 3, 3
+    )  # what is attended to, as values
     for _ in range(STEPS):
         hidden = embedding(ids)[:, None]
         weights = ropewalk.attend(q_of(hidden), k_of(hidden), places, encoding)

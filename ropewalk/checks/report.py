@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ropewalk import catalog
-from ropewalk.catalog import PROPERTIES, Spec
+from ropewalk.catalog import PROPERTIES, RECORDED, Spec
 from ropewalk.checks.axes import axes_error
 from ropewalk.checks.bounded import bounded_error
 from ropewalk.checks.content import seeded
@@ -183,7 +183,7 @@ def _check_entry(spec: Spec, changes: Mapping[str, Any]) -> Report:
             "rebuild": lambda: spec.make(**config),
             "elsewhere": _elsewhere(spec, config),
         },
-        "generalises": {"name": spec.name if config == dict(spec.config) else None},
+        **dict.fromkeys(RECORDED, {"name": spec.name if config == dict(spec.config) else None}),
     }
     results = {}
     for name in PROPERTIES:
