@@ -793,7 +793,7 @@ def test_asserts_return_or_raise(name):
     judged = getattr(checks, f"assert_{name}")
     good = {"axes": RoPE(16, axes=2), "decay": ALiBi(2)}.get(name, RoPE(16))
     if name in ("generalises", "learnable"):
-        with pytest.raises(AssertionError, match=rf"'{name}' does not apply: no recorded race"):
+        with pytest.raises(AssertionError, match=rf"'{name}' does not apply: no recorded"):
             judged(good)
     else:
         assert judged(good).holds
