@@ -87,9 +87,7 @@ def _tiled(call: Call) -> Tensor:
         assert flat.q_positions is not None
         assert flat.kv_positions is not None
         size = tiles.BIAS_TILE
-        terms = tiles.bias_terms(
-            flat.encoding, flat.q_positions, flat.kv_positions, q.dtype, factor=False
-        )
+        terms = tiles.bias_terms(flat.encoding, flat.q_positions, flat.kv_positions, q.dtype)
     else:
         q, k, v = tiles.cast(q, k, v)
     result = tiles.tiled(q, k, v, flat.logit_scale, flat.mask, terms, size=size).to(call.q.dtype)

@@ -24,7 +24,7 @@ from torch.autograd.function import once_differentiable
 from ropewalk.attention.arguments import narrowed
 from ropewalk.attention.channels import padded, widened
 from ropewalk.attention.masks import Mask
-from ropewalk.attention.tiling import Tile, divided, runs, tiles_of
+from ropewalk.attention.tiling import Tile, divided, parted, runs, tiles_of
 from ropewalk.core import Bias, Factors, wide_dtype
 from ropewalk.kernels.fused import eager, forward_mode
 from ropewalk.kernels.kinds import ordinary
@@ -38,6 +38,8 @@ A float32 logit is off by 2^−24 of a channel; halves are rounded more coarsely
 """
 BIAS_TILE = 512
 """Queries and keys of a tile that may hold a bias for each head."""
+PART = 256
+"""Queries and keys of the least tile that is divided because part of it may have channels."""
 _DTYPES = frozenset({torch.float64, torch.float32, torch.bfloat16, torch.float16})
 
 
@@ -65,6 +67,7 @@ class Term(NamedTuple):
 
 
 Terms = Callable[[Tile], Term]
+Channels = Callable[[Tile], Factors | None]
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,7 @@ def tiled(
     *,
     size: int,
     square: int | None = None,
+    whole: Callable[[Tile], bool] | None = None,
 ) -> Tensor:
     """Attention of ``[rows, heads, tokens, head_dim]``.
 
@@ -112,12 +116,15 @@ def tiled(
         size: tokens of the largest tile; smaller for a window, so that few keys out of sight are
             read.
         square: tokens of the largest tile on the diagonal, if fewer.
+        whole: tiles for which it is false are divided, down to PART tokens.
     """
     while mask.window is not None and size > 64 and size >= 2 * mask.window:
         size //= 2
     tiles = list(tiles_of(mask, size))
     if square is not None:
         tiles = [small for tile in tiles for small in divided(tile, square)]
+    if whole is not None:
+        tiles = [small for tile in tiles for small in parted(tile, whole, PART)]
     return _Tiled.apply(q, k, v, Plan(mask, terms, scale, tiles, size))  # pyright: ignore[reportReturnType]
 
 
@@ -138,20 +145,37 @@ def no_terms(tile: Tile) -> Term:
     return Term()
 
 
+def channels(encoding: Bias, q_positions: Tensor, kv_positions: Tensor) -> Channels:
+    """The channels of a tile; None where keys stand on both sides, or the bias gives none."""
+
+    def found(tile: Tile) -> Factors | None:
+        if encoding.axes != 1:
+            return None
+        q = narrowed(q_positions, tile.q0, tile.q1, 1)
+        k = narrowed(kv_positions, tile.k0, tile.k1, 1)
+        after = _side(q, k, tile.rule)
+        factors = None if after is None else encoding.factors(q, k, after=after)
+        return None if factors is None else _four(factors)
+
+    return found
+
+
 def bias_terms(
-    encoding: Bias, q_positions: Tensor, kv_positions: Tensor, dtype: torch.dtype, factor: bool
+    encoding: Bias,
+    q_positions: Tensor,
+    kv_positions: Tensor,
+    dtype: torch.dtype,
+    channels: Channels | None = None,
 ) -> Terms:
-    """Channels where the bias factors (if ``factor``) and keys stand on one side, else numbers."""
+    """Channels where there are any, else numbers."""
     wide = wide_dtype(dtype)
 
     def terms(tile: Tile) -> Term:
+        factors = None if channels is None else channels(tile)
+        if factors is not None:
+            return Term(factors=factors)
         q = narrowed(q_positions, tile.q0, tile.q1, encoding.axes)
         k = narrowed(kv_positions, tile.k0, tile.k1, encoding.axes)
-        if factor and encoding.axes == 1:
-            after = _side(q, k, tile.rule)
-            factors = None if after is None else encoding.factors(q, k, after=after)
-            if factors is not None:
-                return Term(factors=_four(factors))
         bias = encoding.bias(q, k, wide)
         return Term(bias=bias if bias.dim() == 4 else bias.unsqueeze(0))
 
