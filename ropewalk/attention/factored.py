@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ropewalk.attention import tiles
+from ropewalk.attention import terms, tiles
 from ropewalk.attention.call import Call, learns
 from ropewalk.attention.channels import padded, widened, width_of
 from ropewalk.attention.kernel import one_call
@@ -82,8 +82,8 @@ def compute(call: Call) -> Tensor:
         assert flat.q_positions is not None
         assert flat.kv_positions is not None
         places = flat.q_positions, flat.kv_positions
-        channels = tiles.channels(encoding, *places)
-        terms = tiles.bias_terms(encoding, *places, flat.q.dtype, channels)
+        channels = terms.channels(encoding, *places)
+        added = terms.bias_terms(encoding, *places, flat.q.dtype, channels)
         whole = flat.mask.plain and flat.mask.causal and (flat.counted or _in_order(flat))
         size = tiles.TILE if whole else tiles.BIAS_TILE
         result = tiles.tiled(
@@ -92,7 +92,7 @@ def compute(call: Call) -> Tensor:
             flat.v,
             flat.logit_scale,
             flat.mask,
-            terms,
+            added,
             size=size,
             square=tiles.SQUARE.get(flat.q.dtype),
             whole=lambda tile: channels(tile) is not None,

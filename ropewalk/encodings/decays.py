@@ -15,6 +15,7 @@ here is a search of our own, and nothing rests on it: the error is measured at e
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -77,31 +78,45 @@ def shortest(lines: Tensor, error: float, most: int) -> Decays:
         ValueError: there is none; the message says what there is.
     """
     length = lines.shape[-1]
-    starts = [1 << n for n in range(NEAREST.bit_length()) if 1 << n < length]
-    for near in starts:
-        found, _ = _fewest(lines, near, error, range(most + 1))
-        if found is not None:
-            return found
-    best = math.inf
-    for near in starts:
-        found, least = _fewest(lines, near, error, range(most + 1, LONGEST + 1, 4))
-        if found is not None:
-            raise ValueError(
-                f"error={error:g} over {length} distances needs {found.channels} channels, and "
-                f"most={most}; allow as many, a larger error or a smaller length"
-            )
-        best = min(best, least)
+    found, least = _nearest(lines, error, range(most + 1))
+    if found is not None:
+        return found
+    more = range(most + 1, max(most, LONGEST) + 1)
+    found, least = _nearest(lines, error, more) if more else (None, least)
+    if found is not None:
+        raise ValueError(
+            f"error={error:g} over {length} distances needs {found.channels} channels, and "
+            f"most={most}; allow as many, a larger error or a smaller length"
+        )
     size = lines.abs().amax().item()
     raise ValueError(
         f"error={error:g} over {length} distances is out of reach of {max(most, LONGEST)} channels,"
-        f" which come to {best:.2g} for values up to {size:.3g} (float32 holds those to "
+        f" which come to {least:.2g} for values up to {size:.3g} (float32 holds those to "
         f"{size * 2.0**-24:.1g}); allow a larger error, a smaller length, or use the encoding as "
         "it is"
     )
 
 
+def _nearest(lines: Tensor, error: float, counts: range) -> tuple[Decays | None, float]:
+    """The first sum that is good enough, and the least error that was seen.
+
+    A first distance is searched through only if some number of channels, or their half, will do.
+    """
+    least = math.inf
+    probes = sorted({counts[0], counts[len(counts) // 2], counts[-1]})
+    for start in range(NEAREST.bit_length()):
+        near = 1 << start
+        if near >= lines.shape[-1]:
+            break
+        found, worst = _fewest(lines, near, error, probes)
+        least = min(least, worst)
+        if found is not None:
+            return _fewest(lines, near, error, counts)[0], least
+    return None, least
+
+
 def _fewest(
-    lines: Tensor, near: int, error: float, counts: range
+    lines: Tensor, near: int, error: float, counts: Iterable[int]
 ) -> tuple[Decays | None, float]:
     """The first sum that is good enough at every distance, and the least error that was seen."""
     sample = _sample(near, lines.shape[-1])

@@ -1,11 +1,11 @@
 r"""Any bias of distance as a few channels of q and k, to an error that the user states.
 
 .. math:: \tilde b_h(i, j) = c_h + s_h (i - j) + \sum_{n=1}^{r} w_{hn}\, e^{-λ_n (i - c)}\,
-   e^{-λ_n (c - j)}, \qquad d_0 \le i - j < \text{length}, \qquad |\tilde b_h - b_h| \le \text{error}
+   e^{-λ_n (c - j)}, \quad d_0 \le i - j < \text{length}, \quad |\tilde b_h - b_h| \le \text{error}
 
 with c between the two, so that no factor exceeds 1. All other offsets keep the bias itself: nearer
-than :math:`d_0` tokens, ``length`` or more apart, and keys after the query if ``causal``. Nothing is
-therefore off by more than the error, at any position, on any path.
+than :math:`d_0` tokens, ``length`` or more apart, and keys after the query if ``causal``. Nothing
+is off by more than the error, at any position, on any path.
 
 How the terms are found: :mod:`ropewalk.encodings.decays`.
 """
@@ -181,7 +181,7 @@ class LowRank(Bias):
         """One number, its sum by a literal loop; the encoding's own reference where it is exact."""
         fit, offset = self._current(), q_position - k_position
         near, far = fit.sums.near, self.length
-        placed = fit.until is None or 0 <= min(q_position, k_position)
+        placed = fit.until is None or min(q_position, k_position) >= 0
         placed = placed and (fit.until is None or max(q_position, k_position) < fit.until)
         channels = near <= offset < far or (not self.causal and near <= -offset < far)
         if not (placed and channels):
@@ -190,7 +190,7 @@ class LowRank(Bias):
         weights, slope, constant = (
             x[row].tolist() for x in (fit.sums.weights, fit.sums.slope, fit.sums.constant)
         )
-        total = constant + slope * distance
+        total = float(constant + slope * distance)
         for weight, rate in zip(weights, fit.sums.rates.tolist(), strict=True):
             total += weight * math.exp(-rate * distance)
         return total
@@ -277,9 +277,7 @@ def _inside(positions: Tensor, until: int) -> Tensor:
 
 
 def _within(q_positions: Tensor, kv_positions: Tensor, until: int | None) -> bool:
-    return until is None or all(
-        bool(_inside(x, until).all()) for x in (q_positions, kv_positions)
-    )
+    return until is None or all(bool(_inside(x, until).all()) for x in (q_positions, kv_positions))
 
 
 __all__ = ["LowRank"]
