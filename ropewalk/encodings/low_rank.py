@@ -187,11 +187,10 @@ class LowRank(Bias):
         if not (placed and channels):
             return self.exact.reference(head, q_position, k_position)
         row, distance = head + (self.heads if offset < 0 else 0), abs(offset)
-        weights, slope, constant = (
-            x[row].tolist() for x in (fit.sums.weights, fit.sums.slope, fit.sums.constant)
-        )
-        total = float(constant + slope * distance)
-        for weight, rate in zip(weights, fit.sums.rates.tolist(), strict=True):
+        total = fit.sums.constant[row].item() + fit.sums.slope[row].item() * distance
+        for weight, rate in zip(
+            fit.sums.weights[row].tolist(), fit.sums.rates.tolist(), strict=True
+        ):
             total += weight * math.exp(-rate * distance)
         return total
 
