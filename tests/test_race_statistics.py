@@ -7,11 +7,11 @@ import math
 import random
 import statistics as standard
 from fractions import Fraction
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from race_records import record
 from scipy import stats
 
 from ropewalk.lab import outcome
@@ -267,29 +267,6 @@ def test_ranks_are_taken_where_all_ran() -> None:
 
 
 # --- the document --------------------------------------------------------------------------------
-
-
-def record(encoding: str, seed: int, *scores: float | None, **changes: Any) -> dict[str, Any]:
-    """A record as a trial makes it, at lengths 8, 16, …."""
-    lengths = [8 * 2**i for i in range(len(scores))]
-    config = {
-        "encoding": encoding, "seed": seed, "task": "made-up", "task_options": {"k": 3},
-        "train_length": 8, "lengths": lengths, "steps": 20, "batch": 4, "dim": 16, "layers": 2,
-        "heads": 2, "rate": 0.003, **changes.pop("config", {}),
-    }  # fmt: skip
-    return {
-        "key": f"{encoding}-{seed}",
-        "config": config,
-        "unit": "bits",
-        "better": "lower",
-        "parameters": 1000,
-        "loss": [2.0, 1.5, 1.25],
-        "scores": {str(n): score for n, score in zip(lengths, scores, strict=True)},
-        "curves": {},
-        "diverged": None if None not in scores else "the loss was not finite at step 3",
-        "made": {"format": 1, "ropewalk": "9.9", "torch": "2.13.0", "machine": "x86_64"},
-        **changes,
-    }
 
 
 def test_the_document_says_what_the_statistics_say() -> None:

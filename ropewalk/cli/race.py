@@ -175,7 +175,7 @@ def _seeds(given: str) -> int | list[int]:
 
 def _whole(option: str, given: str, example: str) -> list[int]:
     try:
-        return [int(part) for part in given.replace(" ", "").rstrip(",").split(",")]
+        return [int(part) for part in given.strip().rstrip(",").split(",")]
     except ValueError:
         raise ValueError(
             f"{option} {given!r} must be whole numbers separated by commas: {option} {example}"
