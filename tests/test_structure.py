@@ -134,6 +134,22 @@ def test_one_file_per_encoding_and_one_import_line():
         assert len(lines) == 1, f"{path.parent.name}/__init__.py needs one import line for {name}"
 
 
+def test_one_file_per_task_and_one_import_line():
+    from ropewalk.lab.task import tasks
+
+    folder = PACKAGE / "lab" / "tasks"
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    assert set(tasks()) == files, "each file of lab/tasks/ registers its own name"
+    lines = (folder / "__init__.py").read_text(encoding="utf-8").splitlines()
+    imports = [line.split()[1] for line in lines if line.startswith("from ")]
+    assert imports == sorted(f"ropewalk.lab.tasks.{name}" for name in files)
+    for name, spec in tasks().items():
+        assert spec.factory.__module__ == f"ropewalk.lab.tasks.{name}"
+        assert spec.title, name
+        assert spec.source, name
+        assert {"train_length", "lengths", "steps"} <= set(spec.usual), name
+
+
 def test_every_spec_is_complete():
     for name, spec in encodings().items():
         assert spec.title, name

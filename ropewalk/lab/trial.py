@@ -20,11 +20,12 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ropewalk import __version__, kernels
 from ropewalk.checks.content import one_thread
 from ropewalk.core import Additive, Encoding
+from ropewalk.encodings.draws import Randomized
 from ropewalk.lab import naming
 from ropewalk.lab import task as tasks
 from ropewalk.lab.record import FORMAT, key_of
@@ -232,7 +233,12 @@ def make_encoding(config: Trial, given: Task | None = None) -> Encoding | Plan |
         "length": given.tokens(max(config.train_length, *config.lengths)),
     }
     if given.form.axes > 1:
-        sizes |= {"axes": given.form.axes, "trained": given.tokens(config.train_length)}
+        grids = [given.grid(n) or () for n in (config.train_length, *config.lengths)]
+        sizes |= {
+            "axes": given.form.axes,
+            "trained": given.tokens(config.train_length),
+            "side": max(map(max, grids)),
+        }
     return naming.make(config.encoding, sizes)
 
 
@@ -261,6 +267,7 @@ def build(config: Trial, given: Task | None = None) -> Transformer:
 def train(model: Transformer, config: Trial, given: Task) -> tuple[list[float], str | None]:
     """Train ``model`` in place: the mean nats of each step, and why it ended early if it did."""
     generator = torch.Generator().manual_seed(config.seed)
+    read = _Reader(model, config.seed)
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=config.rate, betas=BETAS, weight_decay=WEIGHT_DECAY
     )
@@ -268,7 +275,7 @@ def train(model: Transformer, config: Trial, given: Task) -> tuple[list[float], 
     for step in range(config.steps):
         for group in optimizer.param_groups:
             group["lr"] = config.rate * _schedule(step, config.steps)
-        loss = tasks.loss(model, given.batch(generator, config.batch, config.train_length))
+        loss = tasks.loss(read, given.batch(generator, config.batch, config.train_length))
         if not math.isfinite(loss.item()):
             return losses, f"the loss was not finite at step {step}"
         optimizer.zero_grad()
@@ -288,16 +295,35 @@ def _made_task(name: str, options: tuple[tuple[str, Any], ...]) -> Task:
     return tasks.get(name).make(**dict(options))
 
 
-def _reader(model: Transformer, config: Trial, given: Task, length: int) -> tasks.Model:
+class _Reader:
+    """A model that draws random positions, where its encoding has them, for every batch it reads.
+
+    Not from the generator of examples: these stay the same for every encoding.
+    """
+
+    def __init__(self, model: Transformer, seed: int) -> None:
+        self.model = model
+        self.drawing = [m for m in model.modules() if isinstance(m, Randomized)]
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def __call__(self, inputs: Tensor, positions: Tensor | None) -> Tensor:
+        if self.drawing:
+            places = inputs.shape[1] if positions is None else int(positions.max()) + 1
+            for encoding in self.drawing:
+                encoding.resample(places, generator=self.generator)
+        return self.model(inputs, positions)
+
+
+def _reader(model: Transformer, config: Trial, given: Task, length: int) -> _Reader:
     """The model as it reads another length: a table of a grid is interpolated, all else stays."""
     trained, wanted = given.grid(config.train_length), given.grid(length)
     encoding = model.encoding
-    if wanted is None or wanted == trained or not hasattr(encoding, "resized"):
-        return model
-    assert isinstance(encoding, Additive)
-    reader = copy.copy(model)
-    reader._modules = {**model._modules, "encoding": encoding.resized(wanted, grid=trained)}  # pyright: ignore
-    return reader
+    if wanted is not None and wanted != trained and hasattr(encoding, "resized"):
+        assert isinstance(encoding, Additive)
+        resized = encoding.resized(wanted, grid=trained)  # pyright: ignore
+        model = copy.copy(model)
+        model._modules = {**model._modules, "encoding": resized}
+    return _Reader(model, length)
 
 
 def _schedule(step: int, steps: int) -> float:

@@ -14,6 +14,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 OBJECTS = 80 << 20
 """Bytes of shared memory for a cluster of this machine; trials and records are small."""
 
+PATIENCE = 10.0
+"""Seconds in which a cluster must answer."""
+
 _QUIET = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on any system: talk over loopback
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -52,7 +56,8 @@ class Ray:
     Args:
         workers: tasks at one time; as many as cores of this machine, or as the cluster has room
             for, if None.
-        address: of a cluster that runs, ``HOST:PORT``; a cluster of this machine if None.
+        address: of a cluster that runs, ``HOST:PORT``, or "auto" for the one that Ray finds here; a
+            cluster of this machine, for this race, if None.
 
     Raises:
         TypeError, ValueError: Ray is not installed, or an option is none.
@@ -62,6 +67,8 @@ class Ray:
         if find_spec("ray") is None:
             raise ValueError("executor=ray needs Ray: pip install 'ropewalk[ray]'")
         self.workers = whole("workers", workers)
+        if address is not None and address != "auto":
+            _split(address)
         self.address = address
 
     def run(self, trials: Iterable[Trial], work: Work) -> Outcomes:
@@ -108,7 +115,7 @@ class Ray:
             with _own_cluster(self.workers or cores()):
                 yield
         else:
-            with _connection(address=self.address):
+            with _reached(self.address), _connection(address=self.address):
                 yield
 
 
@@ -117,6 +124,45 @@ def _attempt_there(work: Work, trial: Trial, folder: str) -> Any:
     if os.path.isdir(folder):
         os.chdir(folder)
     return attempt(work, trial)
+
+
+def _split(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    if not host or "/" in host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise ValueError(f"address={address!r} must be HOST:PORT or 'auto'")
+    return host.strip("[]"), int(port)
+
+
+@contextmanager
+def _reached(address: str) -> Iterator[None]:
+    """Make sure that something answers: Ray would wait for it without end.
+
+    Ray reads a loopback address as this machine's other one; where nothing answers there, the
+    address is taken as it is.
+    """
+    from ray._private import services
+
+    if address == "auto":
+        yield
+        return
+    try:
+        _call(services.canonicalize_bootstrap_address(address) or address)
+    except OSError:
+        try:
+            _call(address)
+        except OSError as error:
+            raise ValueError(
+                f"executor=ray: nothing answers at address={address} ({error.strerror or error}); "
+                "start Ray there (`ray start --head` says its address), or leave the address out"
+            ) from error
+        with _loopback():
+            yield
+    else:
+        yield
+
+
+def _call(address: str) -> None:
+    socket.create_connection(_split(address), PATIENCE).close()
 
 
 @contextmanager
