@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,12 +19,14 @@ from race_records import MADE, race_of, record
 from rich.console import Console
 from rich.progress import Progress, TextColumn
 
+import ropewalk
 from ropewalk.cli import main
 from ropewalk.cli.progress import Watch, about
 from ropewalk.lab import executors, outcome, trial
 from ropewalk.lab.executors import Failure
 from ropewalk.lab.store import Store
 
+ROOT = Path(ropewalk.__file__).resolve().parents[1]
 TINY = [
     *("--steps", "4", "--batch", "2", "--dim", "16", "--layers", "1", "--heads", "2"),
     *("--train-length", "16", "--lengths", "16,32", "--set", "run=8"),
@@ -29,9 +34,9 @@ TINY = [
 
 
 class Here:
-    """Runs trials in this process, in turn; fails those of an encoding, is stopped at another."""
+    """Runs trials in this process; fails those of an encoding, or all; is stopped at another."""
 
-    fails: str = ""
+    fails: str | None = ""
     stops: str = ""
     ran: int = 0
 
@@ -39,7 +44,7 @@ class Here:
         for each in trials:
             if each.encoding == Here.stops:
                 raise KeyboardInterrupt
-            failed = each.encoding == Here.fails
+            failed = Here.fails in (each.encoding, None)
             Here.ran += 1
             yield each, Failure("RuntimeError: lost") if failed else work(each)
 
@@ -200,15 +205,13 @@ def test_real_processes_give_the_same_records(place: Path) -> None:
     few = ["race", *TINY, "--encodings", "rope,none", "--seeds", "1"]
     done = subprocess.run(
         [sys.executable, "-c", code, *few, "--workers", "2", "--store", "p.jsonl", "--json"],
-        capture_output=True, text=True, cwd=place,
+        capture_output=True, text=True, cwd=place, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert main([*few, "--json", "--store", "here.jsonl"]) == 0
     theirs, ours = (Store(place / name).records() for name in ("p.jsonl", "here.jsonl"))
-    assert {key: record["scores"] for key, record in theirs.items()} == {
-        key: record["scores"] for key, record in ours.items()
-    }
+    assert theirs == ours
     assert json.loads(done.stdout)["trials"] == [theirs[key] for key in ours]
 
 
@@ -360,7 +363,7 @@ def test_tasks_are_listed(capsys) -> None:
     found = json.loads(capsys.readouterr().out)
     assert [each["name"] for each in found] == list(tasks())
     characters = next(each for each in found if each["name"] == "characters")
-    assert characters["options"] == {"run": 64}
+    assert characters["options"]["run"] == 64
     assert characters["usual"]["train_length"] == 128
     assert main(["race", "--list-tasks"]) == 0
     out = capsys.readouterr().out
@@ -383,6 +386,36 @@ def test_a_bar_tells_what_runs_and_how_long_it_takes(monkeypatch) -> None:
     assert task.fields["running"] == "running: a, c, d and 1 more"
     assert task.fields["end"] == pytest.approx(110 + 10 / 2 * 8)
     assert [about(s) for s in (40, 720, 11160)] == ["40 s left", "12 min left", "3.1 h left"]
+
+
+DOCS = (ROOT / "docs" / "race.md").read_text(encoding="utf-8")
+
+
+def fades(folder: Path) -> None:
+    """The file of one's own that the docs race."""
+    text = (ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
+    (folder / "fades.py").write_text(re.findall(r"```python\n(.*?)```", text, re.S)[0])
+
+
+@pytest.mark.parametrize("line", re.findall(r"^ropewalk race (.*)$", DOCS, re.M))
+def test_the_commands_of_the_docs_can_be_typed(capsys, place: Path, monkeypatch, line: str) -> None:
+    fades(place)
+    monkeypatch.setattr(Here, "fails", None)
+    arguments = shlex.split(line)
+    assert main(["race", *arguments]) == (0 if "--list-tasks" in arguments else 1)
+    err = capsys.readouterr().err
+    assert all(said.endswith("failed: RuntimeError: lost") for said in err.splitlines()), err
+
+
+def test_the_script_of_the_docs_runs(capsys, place: Path) -> None:
+    fades(place)
+    (script,) = re.findall(r"```python\n(.*?)```", DOCS, re.S)
+    small = "seeds=1, steps=2, batch=1, dim=16, layers=1, train_length=64, lengths=(64, 128)"
+    changed = script.replace("seeds=5, steps=300", small)
+    assert changed != script
+    exec(changed, {"__name__": "__main__"})
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["64", "128"]
+    assert "fades.py" in (place / "race.html").read_text(encoding="utf-8")
 
 
 def test_a_record_of_the_command_is_that_of_a_trial(capsys) -> None:

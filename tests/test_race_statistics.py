@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import random
 import statistics as standard
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from race_records import record
 from scipy import stats
 
+from ropewalk.checks import races
 from ropewalk.lab import outcome
 from ropewalk.lab import statistics as seeds
 from ropewalk.lab.statistics import NOT_DISTINGUISHABLE, Interval
@@ -306,6 +308,19 @@ def test_a_trial_that_diverged_is_null_and_worst() -> None:
         assert found["ranks"][0]["best"] == "b"
         side = "higher" if better == "lower" else "lower"
         assert found["comparisons"][0]["verdict"] == side
+
+
+def test_properties_read_the_document() -> None:
+    records = [record("rope", seed, 1.0 + seed, None if seed else 2.0) for seed in range(3)]
+    found = races.curve(json.loads(json.dumps(outcome.document(records))), "rope")
+    assert found is not None
+    assert (found.train_length, found.seeds, found.unit) == (8, 3, "bits")
+    assert (found.median, found.low) == ({8: 2.0, 16: math.inf}, {8: 1.0, 16: 2.0})
+    assert found.high == {8: 3.0, 16: math.inf}
+    better = outcome.document([{**each, "better": "higher"} for each in records])
+    lost = races.curve(better, "rope")
+    assert lost is not None
+    assert lost.low[16] == -math.inf
 
 
 def test_the_order_of_records_changes_no_figure() -> None:
