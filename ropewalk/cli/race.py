@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +15,7 @@ from ropewalk.cli.settings import parse
 
 if TYPE_CHECKING:
     from ropewalk.lab.executors import Executor, Failure
+    from ropewalk.lab.executors.base import Outcomes, Work
     from ropewalk.lab.record import Record
     from ropewalk.lab.store import Store
     from ropewalk.lab.trial import Trial
@@ -188,10 +189,10 @@ def _whole(option: str, given: str, example: str) -> list[int]:
 class _Watched:
     """An executor that tells what it has taken."""
 
-    def __init__(self, executor: Executor, started: Any) -> None:
+    def __init__(self, executor: Executor, started: Callable[[str], None]) -> None:
         self._executor, self._started = executor, started
 
-    def run(self, trials: Iterable[Trial], work: Any) -> Iterator[Any]:
+    def run(self, trials: Iterable[Trial], work: Work) -> Outcomes:
         def taken() -> Iterator[Trial]:
             for trial in trials:
                 self._started(_label(trial))

@@ -117,19 +117,19 @@ Placed = dict[float, list[float]]
 """x → the finite values of the seeds there."""
 
 
-def _tenths(losses: list[Sequence[float | None]], steps: int) -> Placed:
+def _tenths(losses: Sequence[Sequence[float | None]], steps: int) -> Placed:
     """Each mean at the end of its part of the steps; a trial that diverged has fewer parts."""
     most = max(map(len, losses), default=0)
     return _placed(losses, lambda i, _: round((i + 1) * steps / most))
 
 
-def _along(curves: list[Sequence[float | None]], length: int) -> Placed:
+def _along(curves: Sequence[Sequence[float | None]], length: int) -> Placed:
     """Each value at the middle of the positions it stands for."""
     thin = [_thinned(curve) for curve in curves]
     return _placed(thin, lambda i, count: (i + 0.5) * length / count)
 
 
-def _placed(curves: list[Sequence[float | None]], where) -> Placed:
+def _placed(curves: Sequence[Sequence[float | None]], where) -> Placed:
     found: Placed = {}
     for curve in curves:
         for i, value in enumerate(curve):
