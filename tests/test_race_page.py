@@ -78,7 +78,7 @@ def test_no_name_becomes_markup(text: str) -> None:
 
 
 def test_every_text_of_a_record_is_escaped() -> None:
-    bad = "</style><script>alert(1)</script><img src=x onerror=alert(1)>"
+    bad = "\"'></style><script>alert(1)</script><img src=x onerror=alert(1)>"
     lost = record(bad, 0, None, 1.0, unit=bad, made={**MADE, bad: bad}, diverged=bad,
                   config={"task": bad, "task_options": {bad: bad}, bad: bad})  # fmt: skip
     tags = {tag for tag, _ in read(page_of(lost)).tags}
