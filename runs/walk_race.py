@@ -3,11 +3,8 @@
 Each model is trained on windows of 128 characters of three plays and read on a fourth one, which it
 has never seen, at 128, 256, 512 and 1024. A number is the mean of ``-log2 P`` over the last 64
 characters of a window; windows of every length end at the same places, so the same characters are
-scored each time with more and more text before them. Encodings differ in nothing else: same
-windows in the same order, same initial weights, same steps (:mod:`ropewalk.lab.trial`).
-
-Two processes of one thread each, some six minutes on two free cores; stopped, it goes on where it
-was::
+scored each time with more and more text before them. It is what ``ropewalk race`` does unless told
+otherwise, stored in the package::
 
     python runs/walk_race.py
 """
@@ -25,31 +22,20 @@ from typing import Any
 from ropewalk.lab import executors, outcome, text, trial
 from ropewalk.lab.race import Progress, label, race
 from ropewalk.lab.store import Store
-from ropewalk.lab.task import get
 from ropewalk.lab.tasks.characters import Characters
 
 SCRIPT = "runs/walk_race.py"
-RECORD = Path(__file__).parents[1] / "ropewalk" / "data" / "records" / "race_walk.json"
+RECORD = Path(__file__).resolve().parents[1] / "ropewalk" / "data" / "records" / "race_walk.json"
 ENCODINGS = ("sinusoidal", "rope", "alibi", "none")
-SEEDS = 3
+TRIALS = trial.grid(ENCODINGS)
 
 
-def document(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """What is stored: what the race says, and what was read and how it was trained."""
-    task = get("characters").make()
-    assert isinstance(task, Characters)
-    lengths = records[0]["config"]["lengths"]
-    found = outcome.document(records)
-    optimizer = {
-        "name": "AdamW",
-        "betas": trial.BETAS,
-        "weight_decay": trial.WEIGHT_DECAY,
-        "clip": trial.CLIP,
-        "warm_up": trial.WARM_UP,
-        "final_rate": trial.FINAL_RATE,
-    }
+def stored(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """The document of the race, and what it read."""
+    task = Characters()
+    lengths = TRIALS[0].lengths
     return {
-        **found,
+        **outcome.document(records),
         "text": "Shakespeare (public domain): trained on Macbeth, A Midsummer Night's Dream and "
         "The Tempest, read on The Comedy of Errors",
         "text_sha256": {
@@ -58,34 +44,44 @@ def document(records: list[dict[str, Any]]) -> dict[str, Any]:
         },
         "scored": f"the last {task.run} characters of windows of the stated length; windows of "
         "every length end at the same places, so the same characters are scored at each",
-        "scored_characters": task.run * len(task.windows(min(lengths), max(lengths))),
-        "config": {**found["config"], "optimizer": optimizer, "threads": 1},
+        "scored_characters": task.run * len(task.windows(lengths[0], max(lengths))),
+        "optimizer": {
+            "name": "AdamW",
+            "betas": trial.BETAS,
+            "weight_decay": trial.WEIGHT_DECAY,
+            "clip": trial.CLIP,
+            "warm_up": trial.WARM_UP,
+            "final_rate": trial.FINAL_RATE,
+        },
         "script": SCRIPT,
     }
 
 
 def told(progress: Progress) -> None:
-    """A line on stderr as each trial ends."""
     if progress.trial is not None:
-        line = f"{progress.done}/{progress.total} {label(progress.trial)}"
-        print(line, file=sys.stderr, flush=True)
+        print(f"{progress.done}/{progress.total} {label(progress.trial)}", file=sys.stderr)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, default=RECORD, help="where the JSON record goes")
-    parser.add_argument("--store", type=Path, default=Path("walk_race.jsonl"), help="trials so far")
-    parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--steps", type=int, default=trial.Trial.steps)
-    parser.add_argument("--workers", type=int, default=2)
-    options = parser.parse_args()
-    trials = trial.grid(ENCODINGS, seeds=options.seeds, steps=options.steps)
-    executor = executors.make("local", options.workers)
-    record = document(race(trials, Store(options.store), executor, told))
-    partial = options.out.with_name(options.out.name + ".partial")
-    partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    os.replace(partial, options.out)
-    print(f"wrote {options.out}")
+    parser.add_argument("--store", type=Path, default=Path("race.jsonl"), help="trials so far")
+    parser.add_argument("--workers", type=int, default=None, help="trials at one time")
+    given = parser.parse_args()
+    local = executors.make("local", workers=given.workers)
+    document = stored(race(TRIALS, Store(given.store), local, told))
+    partial = given.out.with_name(given.out.name + ".partial")
+    partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    os.replace(partial, given.out)
+    for curve in document["curves"]:
+        shown = "  ".join(
+            f"{n}: {m:.3f} [{low:.3f}, {high:.3f}]"
+            for n, m, low, high in zip(
+                document["lengths"], curve["median"], curve["low"], curve["high"], strict=True
+            )
+        )
+        print(f"{curve['encoding']:>12}  {shown}")
+    print(f"wrote {given.out}")
 
 
 if __name__ == "__main__":

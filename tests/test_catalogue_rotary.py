@@ -509,8 +509,10 @@ def test_pope_without_softplus_scores_signed_products():
     q, k = torch.randn(2, 1, 1, 3, dtype=torch.float64)
     m, n = 9, 4
     found = (
-        encoding.encode_q(q, torch.tensor([m])) * encoding.encode_k(k, torch.tensor([n]))
-    ).sum().item()
+        (encoding.encode_q(q, torch.tensor([m])) * encoding.encode_k(k, torch.tensor([n])))
+        .sum()
+        .item()
+    )
     expected = sum(
         q[0, 0, c].item() * k[0, 0, c].item() * math.cos((m - n) * 50.0 ** (-c / 3))
         for c in range(3)

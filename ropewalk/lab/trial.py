@@ -14,7 +14,7 @@ import functools
 import json
 import math
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -106,7 +106,7 @@ class Trial:
         if list(self.lengths) != sorted(set(self.lengths)):
             raise ValueError(f"lengths={self.lengths} must rise, each once")
         naming.parse(self.encoding)
-        _task(self).check(self.train_length, self.lengths)
+        task_of(self).check(self.train_length, self.lengths)
 
 
 def grid(
@@ -180,7 +180,7 @@ def run(config: Trial) -> dict[str, Any]:
         ``scores``, length → number, or null where the model gave none; ``curves``, length → detail
         by position; ``diverged``, where training ended early and why; ``made``, versions.
     """
-    return measured(config, _task(config))
+    return measured(config, task_of(config))
 
 
 def measured(config: Trial, given: Task) -> dict[str, Any]:
@@ -224,7 +224,7 @@ def make_encoding(config: Trial, given: Task | None = None) -> Encoding | Plan |
     Raises:
         TypeError, ValueError: as :func:`ropewalk.make`.
     """
-    given = _task(config) if given is None else given
+    given = task_of(config) if given is None else given
     sizes = {
         "dim": config.dim,
         "content_dim": config.dim,
@@ -244,7 +244,7 @@ def make_encoding(config: Trial, given: Task | None = None) -> Encoding | Plan |
 
 def build(config: Trial, given: Task | None = None) -> Transformer:
     """The untrained model; its own weights depend on the seed and the sizes, on no encoding."""
-    given = _task(config) if given is None else given
+    given = task_of(config) if given is None else given
     form = given.form
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(config.seed)
@@ -264,8 +264,20 @@ def build(config: Trial, given: Task | None = None) -> Transformer:
         )
 
 
-def train(model: Transformer, config: Trial, given: Task) -> tuple[list[float], str | None]:
-    """Train ``model`` in place: the mean nats of each step, and why it ended early if it did."""
+def train(
+    model: Transformer,
+    config: Trial,
+    given: Task,
+    until: Callable[[int], bool] = lambda steps: False,
+) -> tuple[list[float], str | None]:
+    """Train ``model`` in place: the mean nats of each step, and why it ended early if it did.
+
+    Args:
+        model: of :func:`build`.
+        config: steps, batch, rates and seed.
+        given: the task.
+        until: called with the number of steps done; training ends where it says True.
+    """
     generator = torch.Generator().manual_seed(config.seed)
     read = _Reader(model, config.seed)
     optimizer = torch.optim.AdamW(
@@ -283,10 +295,13 @@ def train(model: Transformer, config: Trial, given: Task) -> tuple[list[float], 
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
         losses.append(loss.item())
+        if until(step + 1):
+            break
     return losses, None
 
 
-def _task(config: Trial) -> Task:
+def task_of(config: Trial) -> Task:
+    """The task of a trial; equal trials share one."""
     return _made_task(config.task, config.task_options)
 
 

@@ -7,8 +7,8 @@ for c = 0 … d−1, so that ⟨q_m, k_n⟩ = Σ_c μ(x_q)_c μ(x_k)_c cos((m �
 how much a frequency counts and never shifts its phase, unlike in RoPE. The result holds the d
 cosines, then the d sines. δ_c is learned for each KV head and kept in [−2π, 0]; it starts at 0.
 
-``magnitude="signed"`` is the ablation μ(x) = x: a negative lane then turns by half a circle more, so
-content shifts the phase after all.
+``magnitude="signed"`` is the ablation μ(x) = x: a negative lane then turns by half a circle
+more, so content shifts the phase after all.
 
 Source: Decoupling the "What" and "Where" With Polar Coordinate Positional Embeddings
 (Gopalakrishnan et al., 2025), §3. Confirmed: against x-transformers
