@@ -31,8 +31,8 @@ def race(
         typer.Option(
             metavar="LIST",
             help="Separated by commas, or repeated: names of `ropewalk encodings`, `none`, "
-            "path.py:Class, with options NAME:KEY=VALUE, or layers A+B+C that repeat, NAME@64 a "
-            f"window. {ENCODINGS} unless given.",
+            "path.py:Class, with options NAME:KEY=VALUE; NAME@64 sees a window, NAME~2048 draws "
+            f"positions, layers A+B+C take turns. {ENCODINGS} unless given.",
         ),
     ] = None,
     task: Annotated[

@@ -77,12 +77,13 @@ def by_position(document: Document, key: str) -> Iterator[Html | None]:
             title=f"By position, read at {n:,}",
             about=f"Median by position of each encoding at length {n:,}: {_from_to(curves)}",
             across=f"position, read at {n:,}",
-            up=document["unit"],
+            up="score at a position",
             curves=curves,
             at=_quarters(n),
             rule=(trained, "trained length") if trained < n else None,
         )
-        caption = "Median over seeds, and from the lowest to the highest seed."
+        caption = "What the task scores at each position: median over seeds, and from the lowest "
+        caption += "to the highest seed."
         if max(len(curve) for own in found.values() for curve in own) > MOST_POINTS:
             caption += f" Drawn as the means of {MOST_POINTS} equal runs."
         yield _figure(chart, f"{key}-at-{n}", caption)
