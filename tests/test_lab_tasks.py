@@ -5,8 +5,11 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import importlib
+import inspect
 import math
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,10 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from ropewalk.lab import task as lab_task
 from ropewalk.lab import text, trial
-from ropewalk.lab.task import IGNORED, Batch, Exact, Model, Task, get, tasks
+from ropewalk.lab.task import IGNORED, Batch, Exact, Model, get, tasks
 from ropewalk.lab.tasks import digits, pictures
 from ropewalk.lab.tasks.pictures import Pictures
+
+PAGE = (Path(__file__).resolve().parent.parent / "docs" / "tasks.md").read_text("utf-8")
+NAMES = re.compile(r"`(\w+)`")
 
 EXACT = ("addition", "back", "copy", "indexing", "previous", "recall", "reverse")
 GRIDS = ("digits", "pictures")
@@ -658,7 +665,33 @@ def test_every_task_runs_in_a_trial(name: str) -> None:
     assert again == record
 
 
-def test_a_task_of_ones_own_is_a_class_and_a_line() -> None:
-    assert isinstance(made("copy"), Task)
-    with pytest.raises(ValueError, match="a task named 'copy' is registered already"):
-        importlib.import_module("ropewalk.lab.task").register(get("copy"))
+def test_the_page_names_every_task_with_its_unit_and_options() -> None:
+    rows = [line.split("|") for line in PAGE.splitlines() if line.startswith("| `")]
+    table = {row[1].strip(" `"): row for row in rows if len(row) == 7}
+    assert set(table) == set(tasks())
+    options = {name: row[2] for row in rows if len(row) == 5 for name in NAMES.findall(row[1])}
+    for name, spec in tasks().items():
+        assert table[name][4].strip() == spec.factory.unit  # pyright: ignore
+        for key, parameter in inspect.signature(spec.factory).parameters.items():
+            if parameter.kind is not parameter.KEYWORD_ONLY:
+                usual = str(parameter.default)
+                assert f"{key}={usual}" in options[name].replace('"', ""), f"{name} {key}"
+
+
+def test_the_examples_of_the_page_run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = dict(lab_task._registry)
+    monkeypatch.setattr(lab_task, "_registry", known)
+    own, race = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+    assert own.count("\n") < 20
+    scope: dict[str, Any] = {}
+    exec(own, scope)
+    exec(race.replace('"steps": 300', '"steps": 2'), scope)
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in printed] == ["rope", "alibi", "none"]
+    batch = made("middle").examples(generator(0), 5, 7)
+    assert (batch.targets[:, :7] == IGNORED).all()
+    assert torch.equal(batch.targets[:, 7], batch.inputs[:, 3])
+    with pytest.raises(ValueError, match="a task named 'middle' is registered already"):
+        exec(own, scope)
