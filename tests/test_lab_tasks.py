@@ -386,12 +386,12 @@ def test_digits_are_resized_bilinearly_and_stand_at_rows_and_columns(side: int) 
 def test_digits_are_those_of_scikit_learn_and_the_last_quarter_is_held_out() -> None:
     from sklearn.datasets import load_digits
 
-    given, task = load_digits(), made("digits")
+    (flat, target), task = load_digits(return_X_y=True), made("digits")
     assert len(task.training[0]) == 1348
     assert len(task.held_out[0]) == 449
     pictures_, labels = (torch.cat(pair) for pair in zip(task.training, task.held_out, strict=True))
-    assert torch.equal(pictures_.double() * 16, torch.tensor(given.images))
-    assert labels.tolist() == given.target.tolist()
+    assert torch.equal(pictures_.double() * 16, torch.tensor(flat).view(-1, 8, 8))
+    assert labels.tolist() == target.tolist()
     assert pictures_.max() == 1.0
     scored = task.scored_examples(8)
     assert torch.equal(scored.inputs[:, :, 0], task.held_out[0].flatten(1))
@@ -655,7 +655,7 @@ SHORT: dict[str, tuple[int, tuple[int, ...]]] = {
     "indexing": (8, (8, 16)),
     "pictures": (8, (8, 9)),
 }
-ENCODINGS = dict.fromkeys(GRIDS, ("axial", "learned", "alibi", "none"))
+ENCODINGS: dict[str, tuple[str, ...]] = dict.fromkeys(GRIDS, ("axial", "learned", "alibi", "none"))
 
 
 @pytest.mark.parametrize("name", sorted(tasks()))
@@ -668,13 +668,10 @@ def test_every_task_runs_in_a_trial(name: str) -> None:
         assert record["unit"] == made(name).unit
         for n in lengths:
             value = record["scores"][str(n)]
-            if record["better"] == "higher":
-                assert 0 <= value <= 1
-            else:
-                assert 0 < value < 10
+            assert 0 <= value <= (1 if record["better"] == "higher" else 10)
             assert all(v is not None and math.isfinite(v) for v in record["curves"][str(n)])
-    again = trial.run(dataclasses.replace(config))
-    assert again == record
+        if label == "none":
+            assert trial.run(dataclasses.replace(config)) == record
 
 
 def test_the_page_names_every_task_with_its_unit_and_options() -> None:
