@@ -5,9 +5,9 @@ r"""Indexing: the symbol at a signed offset from another, which stands in the st
 
 "Which letter is 3 to the left of Z in ABSCOPZG?" The source symbol c must be found by content alone
 and the answer by offset alone; a score that mixes the two, as the product of rotated queries and
-keys does, has to take them apart first. The paper asks one question a string; of one, two layers
-learned next to nothing in 2,000 steps, so several are asked here, each for itself and its answer
-not shown.
+keys does, has to take them apart first. The paper asks one question a string. Several are
+asked here, each for itself and its answer not shown, so that a string teaches more. It is hard all
+the same: two layers of width 64 had not learned it after 1,500 steps of 16 strings.
 """
 
 from __future__ import annotations
