@@ -569,6 +569,8 @@ def test_the_loss_falls_on_a_trivial_text(name: str) -> None:
         ({"rate": 0.0}, r"rate=0\.0 must be above 0"),
         ({"rate": math.nan}, "rate=nan must be above 0 and finite"),
         ({"seed": -1}, "seed=-1 must be at least 0"),
+        ({"seed": 1 << 31}, "seed=2147483648 must be at least 0 and below 2³¹"),
+        ({"task_options": (("run", [6]),)}, r"task option run=\[6\] must be a number"),
         ({"task_options": (("walk", 6),)}, "task characters has no option 'walk'"),
     ],
 )

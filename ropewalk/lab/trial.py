@@ -39,6 +39,9 @@ WEIGHT_DECAY = 0.01
 BETAS = (0.9, 0.98)
 CLIP = 1.0
 
+SEEDS = 1 << 31
+"""Seeds lie below: PyTorch's generator hears 32 bits, of which tasks use the rest for scoring."""
+
 LIMITS = {
     "train_length": 1 << 20,
     "steps": 1 << 30,
@@ -88,8 +91,8 @@ class Trial:
                 raise TypeError(f"{name}={getattr(self, name)!r} must be a str")
         for name in ("seed", *LIMITS):
             _check_whole(name, getattr(self, name))
-        if not 0 <= self.seed < 1 << 63:
-            raise ValueError(f"seed={self.seed} must be at least 0 and below 2⁶³")
+        if not 0 <= self.seed < SEEDS:
+            raise ValueError(f"seed={self.seed} must be at least 0 and below 2³¹")
         for name, most in LIMITS.items():
             if not 1 <= getattr(self, name) <= most:
                 raise ValueError(f"{name}={getattr(self, name)} must be 1 … {most}")
@@ -105,6 +108,9 @@ class Trial:
             _check_whole("lengths", n)
         if list(self.lengths) != sorted(set(self.lengths)):
             raise ValueError(f"lengths={self.lengths} must rise, each once")
+        for name, value in self.task_options:
+            if not isinstance(value, str | int | float | bool | None):
+                raise TypeError(f"task option {name}={value!r} must be a number, text or null")
         naming.parse(self.encoding)
         task_of(self).check(self.train_length, self.lengths)
 
