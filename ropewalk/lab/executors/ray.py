@@ -167,9 +167,15 @@ def _call(address: str) -> None:
 
 @contextmanager
 def _connection(**where: Any) -> Iterator[None]:
-    """``ray.init``, and its end; signals are handled afterwards as they were before."""
-    import ray
+    """``ray.init``, and its end; signals are handled afterwards as they were before.
 
+    Ray would print on our stdout what becomes of its workers; we say it ourselves when it matters.
+    """
+    import ray
+    from ray._private import worker as ray_worker
+
+    printed = ray_worker.print_to_stdstream
+    ray_worker.print_to_stdstream = lambda *args, **kwargs: None
     ours = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGTERM) if ours else None
     try:
@@ -181,6 +187,7 @@ def _connection(**where: Any) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+        ray_worker.print_to_stdstream = printed
         if ours and before is not None:
             signal.signal(signal.SIGTERM, before)
 
@@ -210,8 +217,13 @@ def _own_cluster(workers: int) -> Iterator[None]:
 @contextmanager
 def _token() -> Iterator[None]:
     """A token that no file holds; one that the user has set up is used instead."""
-    from ray._raylet import AuthenticationTokenLoader, Config
-
+    try:
+        from ray._raylet import AuthenticationTokenLoader, Config  # pyright: ignore
+    except ImportError as error:
+        raise ValueError(
+            "executor=ray cannot keep the token of this version of Ray out of files: "
+            "pip install 'ropewalk[ray]' for one it can"
+        ) from error
     loader = AuthenticationTokenLoader.instance()
     mode = os.environ.get("RAY_AUTH_MODE")
     own = (
