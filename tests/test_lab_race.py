@@ -220,19 +220,17 @@ def make(name: str, folder: Path) -> Any:
     return executors.make(name, 2, **options)
 
 
-@pytest.mark.parametrize("name", ["local", "slurm"])
-def test_every_executor_gives_the_same_records(
+def test_jobs_of_submitit_give_the_same_records(
     store: Store,
-    name: str,
     undisturbed: list[dict[str, Any]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    pytest.importorskip("submitit" if name == "slurm" else "multiprocessing")
+    pytest.importorskip("submitit")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    options = {"cluster": "local", "folder": tmp_path / "jobs"} if name == "slurm" else {}
-    assert race(grid(), store, executors.make(name, 2, **options)) == undisturbed
-    assert lines(store) == sorted([HEADER.rstrip(), *map(line, undisturbed)])
+    executor = executors.make("slurm", 2, cluster="local", folder=tmp_path / "jobs")
+    assert race(grid(1), store, executor) == undisturbed[:2]
+    assert lines(store) == sorted([HEADER.rstrip(), *map(line, undisturbed[:2])])
 
 
 def held(folder: Path, config: Trial) -> dict[str, Any]:
@@ -290,37 +288,38 @@ def test_a_cluster_that_loses_a_node_gives_the_same_records(
 
 RACES = """
 import os, signal, sys, time
-from pathlib import Path
 import test_lab_race as t
 
 trials = t.grid(4)
 t.trial.run(trials[0])  # all that is loaded late is loaded
-folder = Path(sys.argv[1])
-for store in map(t.Store, sys.argv[3:]):
-    store.path.with_name("started").unlink(missing_ok=True)
-delays = list(map(float, sys.argv[2].split()))
+began = time.monotonic()
+t.trial.run(trials[0])
+usual = time.monotonic() - began
+delays = list(map(float, sys.argv[1].split()))
 for delay in [*delays, None]:
     children = []
-    for path in sys.argv[3:]:
+    for path in sys.argv[2:]:
         if not (pid := os.fork()):
             t.race(trials, t.Store(path), t.Here())
             os._exit(0)
         children.append(pid)
     if delay is not None:
-        time.sleep(delay)
+        time.sleep(delay * usual)
         for pid in children:
             os.kill(pid, signal.SIGKILL)
     ends = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]
-    print(*ends, *(len(t.Store(path).records()) for path in sys.argv[3:]), flush=True)
+    print(*ends, *(len(t.Store(path).records()) for path in sys.argv[2:]), flush=True)
 """
 
 
 def races(delays: list[float], *paths: Path) -> list[list[int]]:
-    """Races that are killed after ``delays``, and one that is not: exit codes and counts of each.
+    """Races that are killed after ``delays``, in the time of a trial, and one that is not.
+
+    Returns the exit codes and the counts of stored records of each.
 
     They are forked from a process that has loaded everything, so a kill meets a race at work.
     """
-    words = [sys.executable, "-c", RACES, "-", " ".join(map(str, delays)), *map(str, paths)]
+    words = [sys.executable, "-c", RACES, " ".join(map(str, delays)), *map(str, paths)]
     env = {
         **os.environ,
         "PYTHONPATH": SEEN,
@@ -340,17 +339,17 @@ def test_killed_ten_times_at_random_a_race_ends_as_if_undisturbed(
     store: Store, eight: list[bytes]
 ) -> None:
     chance = random.Random()
-    delays = [chance.uniform(0, 0.4) for _ in range(10)]
+    delays = [chance.uniform(0, 1.8) for _ in range(10)]
     told = races(delays, store.path)
     assert told[-1] == [0, 8]
-    assert sum(code == -signal.SIGKILL for code, _ in told) >= 3, (told, delays)
+    assert sum(code == -signal.SIGKILL for code, _ in told) >= 4, (told, delays)
     counts = [count for _, count in told]
     assert counts == sorted(counts), "nothing is lost"
     assert lines(store) == eight, delays
 
 
 def test_two_races_on_one_store_killed_and_gone_on_with(store: Store, eight: list[bytes]) -> None:
-    told = races([0.3, 0.5], store.path, store.path)
+    told = races([1.5, 2.5], store.path, store.path)
     assert told[-1] == [0, 0, 8, 8]
     assert lines(store) == eight
 
@@ -381,7 +380,7 @@ def outputs(process: subprocess.Popen[str]) -> Iterator[str]:
     return iter(process.stdout.readline, "")
 
 
-def test_a_race_with_workers_is_killed_loses_a_worker_and_goes_on(
+def test_a_race_with_workers_is_killed_with_them_and_goes_on(
     store: Store, undisturbed: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     script = tmp_path / "race.py"
@@ -402,13 +401,13 @@ def test_a_race_with_workers_is_killed_loses_a_worker_and_goes_on(
         workers = children_of(first.pid)
         first.kill()
     assert len(workers) >= 2
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while any(Path(f"/proc/{pid}/cmdline").exists() and _works(pid) for pid in workers):
         assert time.monotonic() < end, "a worker outlived its race"
         time.sleep(0.02)
     kept = len(store.records())
     assert kept >= 1
-    assert race(grid(), store, executors.make("local", 1)) == undisturbed
+    assert race(grid(), store, executors.make("local", 2)) == undisturbed
     assert lines(store) == sorted([HEADER.rstrip(), *map(line, undisturbed)])
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import math
 import os
 import secrets
 import shutil
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from ropewalk.lab.executors.base import (
     ATTEMPTS,
     ONE_THREAD,
+    Failure,
     Outcomes,
     Work,
     attempt,
@@ -77,18 +79,16 @@ class Ray:
         Raises:
             ValueError: the cluster cannot be started or reached, or listens beyond loopback.
         """
-        with self._connected():
+        with self._connected() as room:
             import ray
-            from ray.exceptions import RayError
+            from ray.exceptions import RayError, RayTaskError
 
             task = ray.remote(num_cpus=1, max_retries=ATTEMPTS - 1)(_attempt_there)
             coming = iter(trials)
             running: dict[Any, Trial] = {}
             try:
                 while True:
-                    while (self.workers is None or len(running) < self.workers) and (
-                        trial := next(coming, None)
-                    ) is not None:
+                    while len(running) < room and (trial := next(coming, None)) is not None:
                         running[task.remote(work, trial, os.getcwd())] = trial
                     if not running:
                         return
@@ -96,27 +96,34 @@ class Ray:
                         trial = running.pop(reference)
                         try:
                             answer = ray.get(reference)
+                        except RayTaskError as error:  # the worker cannot read what it was sent
+                            answer = Failure(f"{type(error.cause).__name__}: {_line(error.cause)}")
                         except RayError as error:
-                            why = " ".join(str(error).split())[:200]
-                            answer = lost(f"({why})", "it may need more memory than there is")
+                            answer = lost(
+                                f"({_line(error)})", "it may need more memory than there is"
+                            )
                         yield trial, answer
             finally:
                 for reference in running:
                     ray.cancel(reference, force=True)
 
     @contextmanager
-    def _connected(self) -> Iterator[None]:
-        """Inside, Ray is there; a connection that the caller had before is used and left."""
+    def _connected(self) -> Iterator[float]:
+        """Inside, Ray is there, and has room for so many tasks at one time.
+
+        A connection that the caller had before is used and left.
+        """
         import ray
 
         if ray.is_initialized():
-            yield
+            yield self.workers or math.inf
         elif self.address is None:
-            with _own_cluster(self.workers or cores()):
-                yield
+            room = self.workers or cores()
+            with _own_cluster(room):
+                yield room
         else:
             with _reached(self.address), _connection(address=self.address):
-                yield
+                yield self.workers or math.inf
 
 
 def _attempt_there(work: Work, trial: Trial, folder: str) -> Any:
@@ -124,6 +131,10 @@ def _attempt_there(work: Work, trial: Trial, folder: str) -> Any:
     if os.path.isdir(folder):
         os.chdir(folder)
     return attempt(work, trial)
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200]
 
 
 def _split(address: str) -> tuple[str, int]:
@@ -182,8 +193,9 @@ def _connection(**where: Any) -> Iterator[None]:
         try:
             ray.init(log_to_driver=False, logging_level=logging.ERROR, **where)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-            why = " ".join(str(error).split())[:300]
-            raise ValueError(f"executor=ray, address={where.get('address')}: {why}") from error
+            raise ValueError(
+                f"executor=ray, address={where.get('address')}: {_line(error)}"
+            ) from error
         yield
     finally:
         ray.shutdown()
