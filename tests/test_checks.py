@@ -793,7 +793,7 @@ def test_asserts_return_or_raise(name):
     judged = getattr(checks, f"assert_{name}")
     good = {"axes": RoPE(16, axes=2), "decay": ALiBi(2)}.get(name, RoPE(16))
     if name in ("generalises", "learnable"):
-        with pytest.raises(AssertionError, match=rf"'{name}' does not apply: no recorded race"):
+        with pytest.raises(AssertionError, match=rf"'{name}' does not apply: no recorded"):
             judged(good)
     else:
         assert judged(good).holds
@@ -925,6 +925,36 @@ def test_a_record_is_of_the_configuration_that_ran(monkeypatch):
     checks.check("rope")
     checks.check("rope", {"base": 77.0})
     assert names == ["rope", None]
+
+
+LEARNED = {
+    "question": "the token before",
+    "every": 10,
+    "most": 100,
+    "encodings": {"rope": {"steps": [20, 40, None]}, "integer": {"steps": [None, None, 90]}},
+}
+
+
+def test_learnable_reads_the_recorded_training(monkeypatch):
+    monkeypatch.setattr(records, "load", lambda name: LEARNED if name == "learnable" else None)
+    soon = checks.assert_learnable(RoPE(8), name="rope")
+    assert (soon.error, soon.tolerance) == (40, 100)
+    assert soon.figures == {"least": 20, "never": 1}
+    never = checks.learnable_error(RoPE(8), name="integer")
+    assert never.holds is False
+    assert "2 of 3 runs did not get there in 100 steps" in (never.reason or "")
+    with pytest.raises(AssertionError, match="learnable"):
+        checks.assert_learnable(RoPE(8), name="integer")
+    assert checks.learnable_error(RoPE(8)).holds is None
+    assert checks.learnable_error(RoPE(8), name="alibi").holds is None
+
+
+@pytest.mark.parametrize("record", [None, {}, {"encodings": 3}, {"encodings": {"rope": {}}}])
+def test_without_a_usable_record_learnable_is_null(monkeypatch, record):
+    monkeypatch.setattr(records, "load", lambda name: record)
+    found = checks.learnable_error(RoPE(8), name="rope")
+    assert found.holds is None
+    assert found.reason
 
 
 def test_race_records_of_another_shape_are_refused():

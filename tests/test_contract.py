@@ -71,7 +71,11 @@ EDGES: Mapping[str, tuple[dict[str, Any], ...]] = {
         {"head_dim": 10, "length": 100, "layout": "interleaved"},
         {"head_dim": 6, "heads": 2, "length": 64, "gain": 1.0, "learnable": True},
     ),
-    "pope": ({"head_dim": 5, "base": 77.0}, {"head_dim": 4, "heads": 2, "start": "uniform"}),
+    "pope": (
+        {"head_dim": 5, "base": 77.0},
+        {"head_dim": 4, "heads": 2, "start": "uniform"},
+        {"head_dim": 3, "magnitude": "signed"},
+    ),
     "rope_pp": ({"head_dim": 6, "layout": "interleaved"},),
     "nope": ({"head_dim": 7},),
     "xpos": (

@@ -13,6 +13,7 @@ from types import ModuleType
 import pytest
 import yaml
 
+from ropewalk import records
 from ropewalk.catalog import PROPERTIES, builtin, encodings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -137,6 +138,22 @@ def test_one_file_per_encoding_and_one_import_line():
         assert len(lines) == 1, f"{path.parent.name}/__init__.py needs one import line for {name}"
 
 
+def test_one_file_per_task_and_one_import_line():
+    from ropewalk.lab.task import tasks
+
+    folder = PACKAGE / "lab" / "tasks"
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    assert set(tasks()) == files, "each file of lab/tasks/ registers its own name"
+    lines = (folder / "__init__.py").read_text(encoding="utf-8").splitlines()
+    imports = [line.split()[1] for line in lines if line.startswith("from ")]
+    assert imports == sorted(f"ropewalk.lab.tasks.{name}" for name in files)
+    for name, spec in tasks().items():
+        assert spec.factory.__module__ == f"ropewalk.lab.tasks.{name}"
+        assert spec.title, name
+        assert spec.source, name
+        assert {"train_length", "lengths", "steps"} <= set(spec.usual), name
+
+
 def test_every_spec_is_complete():
     for name, spec in encodings().items():
         assert spec.title, name
@@ -161,12 +178,36 @@ def script(name: str) -> ModuleType:
 def test_docs_are_generated_from_the_catalogue():
     make_docs = script("make_docs")
     assert make_docs.stale() == [], "run make docs-pages"
-    assert set(make_docs.pages()) == {"index.md", *(f"{name}.md" for name in builtin())}
-    assert set(make_docs.figures()) == {f"{name}.svg" for name in builtin()}
+    names = [*builtin()]
+    assert set(make_docs.pages()) == {
+        "claims/index.md",
+        "encodings/index.md",
+        *(f"encodings/{name}.md" for name in names),
+    }
+    assert set(make_docs.figures()) == {
+        *(f"encodings/{name}.svg" for name in names),
+        *(f"claims/{name}.svg" for name in records.named("claim_")),
+    }
+
+
+def test_every_claim_has_its_script_and_its_section():
+    stored = [records.load(name) for name in records.named("claim_")]
+    page = script("make_docs").pages()["claims/index.md"]
+    for record in stored:
+        assert record is not None
+        assert (ROOT / record["script"]).is_file()
+        assert f"## {record['number']}. {record['title']}\n" in page
+        assert record["seeds"] >= 5
+        assert len(record["statements"]) >= 1
+    scripts = {path.name for path in (ROOT / "runs").glob("claim_*.py")}
+    assert scripts == {Path(record["script"]).name for record in stored if record}
 
 
 def test_docs_tables_keep_their_columns_and_say_why():
-    for name, page in script("make_docs").pages().items():
+    for path, page in script("make_docs").pages().items():
+        folder, name = path.split("/")
+        if folder != "encodings":
+            continue
         rows = [li.replace(r"\|", "") for li in page.splitlines() if li.startswith("|")]
         assert len({row.count("|") for row in rows}) == 1, f"{name}: a cell holds a bare |"
         if name != "index.md":

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ropewalk import catalog
-from ropewalk.catalog import PROPERTIES, Spec
+from ropewalk.catalog import PROPERTIES, RECORDED, Spec
 from ropewalk.checks.axes import axes_error
 from ropewalk.checks.bounded import bounded_error
 from ropewalk.checks.content import seeded
@@ -178,12 +178,13 @@ def _check_entry(spec: Spec, changes: Mapping[str, Any]) -> Report:
     config = {**spec.config, **changes}
     with seeded(0):
         encoding = spec.make(**config)
+    recorded = spec.name if config == dict(spec.config) else None
     extra: dict[str, dict[str, Any]] = {
         "deterministic": {
             "rebuild": lambda: spec.make(**config),
             "elsewhere": _elsewhere(spec, config),
         },
-        "generalises": {"name": spec.name if config == dict(spec.config) else None},
+        **{key: {"name": recorded} for key in RECORDED},
     }
     results = {}
     for name in PROPERTIES:

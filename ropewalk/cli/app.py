@@ -21,6 +21,8 @@ from ropewalk.cli.encodings import encodings
 from ropewalk.cli.explain import explain
 from ropewalk.cli.extend import extend
 from ropewalk.cli.named import plugin_warnings_in_a_line
+from ropewalk.cli.race import race
+from ropewalk.cli.report import report
 from ropewalk.cli.show import show
 from ropewalk.cli.walk import walk
 
@@ -73,6 +75,10 @@ app.command("explain", epilog="Example: ropewalk explain model/config.json")(exp
 app.command("diff", epilog="Example: ropewalk diff model/config.json model.gguf")(diff)
 app.command("emit", epilog="Example: ropewalk emit model/config.json --for vllm")(emit)
 app.command("extend", epilog="Example: ropewalk extend model/config.json --to 131072")(extend)
+app.command(
+    "race", epilog="Example: ropewalk race --encodings rope,alibi --seeds 5 --out race.html"
+)(race)
+app.command("report", epilog="Example: ropewalk report race.jsonl --out race.html")(report)
 app.add_typer(bench, name="bench")
 app.command("check", epilog="Example: ropewalk check rope --set phases=float32")(check)
 

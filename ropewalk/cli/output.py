@@ -9,7 +9,7 @@ import math
 import os
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -39,6 +39,27 @@ def finite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [finite(item) for item in value]
     return value
+
+
+@contextlib.contextmanager
+def answer_alone() -> Iterator[None]:
+    """Inside, whatever this process or its children print goes to stderr: stdout is the answer's.
+
+    Children have the descriptor and not ``sys.stdout``, so both are turned.
+    """
+    sys.stdout.flush()
+    try:
+        kept = os.dup(1)
+        os.dup2(2, 1)
+    except OSError:  # a stream is closed: there is nothing to turn
+        kept = None
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        if kept is not None:
+            os.dup2(kept, 1)
+            os.close(kept)
 
 
 def complain(message: str) -> None:

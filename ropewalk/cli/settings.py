@@ -6,7 +6,9 @@ import ast
 from typing import Any
 
 
-def parse(settings: list[str] | None) -> dict[str, Any]:
+def parse(
+    settings: list[str] | None, option: str = "--set", example: str = "base=500000"
+) -> dict[str, Any]:
     """``["base=5e5", "layout=half"]`` as ``{"base": 500000.0, "layout": "half"}``.
 
     A value that is a Python literal is read as one, anything else as text.
@@ -19,9 +21,9 @@ def parse(settings: list[str] | None) -> dict[str, Any]:
         key, equals, value = setting.partition("=")
         key = key.strip().replace("-", "_")
         if not equals or not key.isidentifier():
-            raise ValueError(f"--set {setting!r} must be KEY=VALUE, such as --set base=500000")
+            raise ValueError(f"{option} {setting!r} must be KEY=VALUE, such as {option} {example}")
         if key in result:
-            raise ValueError(f"--set gives {key!r} twice; state it once")
+            raise ValueError(f"{option} gives {key!r} twice; state it once")
         result[key] = _value(value.strip())
     return result
 

@@ -5,6 +5,7 @@
 ``none``                              order through the mask alone
 ``rope:base=500000:layout=half``      with arguments
 ``mine.py:Mine:width=3``              of one's own file, or ``module:Class``
+``rope~2048``                         at positions drawn at random below 2048, in order
 ``rope@64``                           in layers that see a window of 64 tokens
 ``rope+rope+rope+none``               a period of layers, repeated through the model
 ====================================  ============================================================
@@ -18,26 +19,29 @@ import ast
 import inspect
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ropewalk import catalog, plugins
 from ropewalk.catalog import Spec
 from ropewalk.core import Additive, Encoding
+from ropewalk.encodings import randomized
 from ropewalk.plan import Layer, Plan
 
 NONE = "none"
 
 _OPTION = re.compile(r":(?=[A-Za-z_]\w*=)")
 _WINDOW = re.compile(r"@(\d+)$")
+_LIMIT = re.compile(r"~(\d+)$")
 
 
 @dataclass(frozen=True)
 class Part:
-    """One layer of a period: an encoding by name, its options, and how far it sees."""
+    """One layer of a period: an encoding by name, its options, its positions, how far it sees."""
 
     name: str
     options: tuple[tuple[str, Any], ...] = ()
+    limit: int | None = None
     window: int | None = None
 
 
@@ -69,7 +73,8 @@ def make(label: str, sizes: Mapping[str, Any]) -> Encoding | Plan | None:
         label: as above.
         sizes: any of ``dim``, ``content_dim``, ``head_dim``, ``heads``, ``length``, ``axes``; an
             encoding gets those that it has an argument for, unless the label sets them. A table
-            that can be resized is made for ``trained`` places, if given, instead of ``length``.
+            that can be resized is made for ``trained`` places, if given, instead of ``length``;
+            random positions are drawn for ``side`` places of each axis, if given.
 
     Returns:
         An encoding, a :class:`~ropewalk.plan.Plan` of several or windowed layers, or None.
@@ -80,12 +85,12 @@ def make(label: str, sizes: Mapping[str, Any]) -> Encoding | Plan | None:
     parts = parse(label)
     made: dict[Part, Encoding | None] = {}
     for part in parts:
-        alike = Part(part.name, part.options)
+        alike = replace(part, window=None)
         if alike not in made:
             made[alike] = _made(alike, sizes)
     if len(parts) == 1 and parts[0].window is None:
         return made[parts[0]]
-    found = [(made[Part(part.name, part.options)], part.window) for part in parts]
+    found = [(made[replace(part, window=None)], part.window) for part in parts]
     if any(isinstance(encoding, Additive) for encoding, _ in found):
         raise ValueError(
             f"encoding {label!r}: an additive code is added once, to the embeddings, and is no "
@@ -95,9 +100,12 @@ def make(label: str, sizes: Mapping[str, Any]) -> Encoding | Plan | None:
 
 
 def _part(text: str, label: str) -> Part:
-    window = _WINDOW.search(text)
-    if window is not None:
-        text = text[: window.start()]
+    ends: list[int | None] = []
+    for end in (_WINDOW, _LIMIT):
+        found = end.search(text)
+        ends.append(None if found is None else int(found[1]))
+        text = text if found is None else text[: found.start()]
+    window, limit = ends
     name, *settings = _OPTION.split(text)
     options: dict[str, Any] = {}
     for setting in settings:
@@ -105,11 +113,11 @@ def _part(text: str, label: str) -> Part:
         if key in options:
             raise ValueError(f"encoding {label!r} gives {key!r} twice; state it once")
         options[key] = _value(value)
-    if name == NONE and options:
-        raise ValueError(f"encoding {label!r}: none takes no options")
+    if name == NONE and (options or limit is not None):
+        raise ValueError(f"encoding {label!r}: none takes no options and has no positions")
     if name != NONE:
         _spec(name)
-    return Part(name, tuple(options.items()), None if window is None else int(window[1]))
+    return Part(name, tuple(options.items()), limit, window)
 
 
 def _spec(name: str) -> Spec:
@@ -126,7 +134,12 @@ def _made(part: Part, sizes: Mapping[str, Any]) -> Encoding | None:
     fitting = {name: size for name, size in sizes.items() if name in accepted}
     if "length" in fitting and "trained" in sizes and hasattr(spec.factory, "resized"):
         fitting["length"] = sizes["trained"]
-    return spec.make(**{**usual, **fitting, **dict(part.options)})
+    if part.limit is None:
+        return spec.make(**{**usual, **fitting, **dict(part.options)})
+    if "length" in fitting:
+        fitting["length"] = part.limit
+    base = spec.make(**{**usual, **fitting, **dict(part.options)})
+    return randomized(base, sizes.get("side", sizes.get("length", 1)), part.limit)
 
 
 def _value(text: str) -> Any:

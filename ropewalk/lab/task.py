@@ -114,25 +114,27 @@ class Task(ABC):
 
     def check(self, train_length: int, lengths: Sequence[int]) -> None:
         """Raise ValueError where examples of these lengths cannot be made."""
-        for n in (train_length, *lengths):
+        for name, n in _named(train_length, lengths):
             if n < 1:
-                raise ValueError(f"length={n} must be at least 1")
+                raise ValueError(f"{name}={n} must be at least 1")
 
 
 class Exact(Task):
     """A task whose answers are right or wrong.
 
     The score is the share of examples of which *every* asked token is right: what a model that
-    writes its most likely token, one after another, gets right in full. The curve is the share that
-    is right at each place of the answer.
+    writes its most likely token, one after another, gets right in full. The answer it has to go on
+    with is the true one, which for a wholly right answer is its own. The curve is the share that is
+    right at each place of the answer, where all examples ask equally many.
 
-    A subclass gives ``form`` and :meth:`examples`; it trains on lengths 1 … ``length`` in equal
-    measure, unless ``shortest`` says otherwise.
+    A subclass gives ``form`` and :meth:`examples`; it trains on lengths ``shortest`` … ``length``
+    in equal measure, one length a batch.
     """
 
     unit = "share of answers that are right in full"
     better = "higher"
     shortest = 1
+    """Length below which there are no examples."""
     scored = 256
     """Examples of a score."""
 
@@ -145,21 +147,59 @@ class Exact(Task):
         n = torch.randint(self.shortest, length + 1, (), generator=generator).item()
         return self.examples(generator, rows, int(n))
 
+    def scored_examples(self, length: int) -> Batch:
+        """The ``scored`` examples of a length: the same ones always, from a seed of no trial."""
+        return self.examples(torch.Generator().manual_seed(-length), self.scored, length)
+
     def score(self, model: Model, length: int, longest: int) -> Score:
-        """The share of ``scored`` fixed examples that are right in full."""
-        batch = self.examples(torch.Generator().manual_seed(length), self.scored, length)
+        """How many of :meth:`scored_examples` are right, in ``unit``."""
+        batch = self.scored_examples(length)
         right = torch.cat([correct(model, part) for part in batch.split()])
         asked = batch.targets != IGNORED
-        count = int(asked.sum(1)[0])
-        curve = right[asked].view(len(right), count).double().mean(0) if count else []
-        whole = (right | ~asked).all(1).double().mean().item()
-        return Score(whole, list(map(float, curve)))
+        counts = asked.sum(1)
+        even = bool((counts == counts[0]).all())
+        curve = right[asked].view(len(right), -1).double().mean(0).tolist() if even else []
+        return Score(self.share(right, asked), curve)
+
+    def share(self, right: Tensor, asked: Tensor) -> float:
+        """The score of answers ``right`` where ``asked``, both bool ``[examples, answers]``."""
+        return (right | ~asked).all(1).double().mean().item()
 
     def check(self, train_length: int, lengths: Sequence[int]) -> None:
         """Raise ValueError where a length is below ``shortest``."""
-        for n in (train_length, *lengths):
+        for name, n in _named(train_length, lengths):
             if n < self.shortest:
-                raise ValueError(f"length={n} is too short: this task needs {self.shortest}")
+                raise ValueError(
+                    f"{name}={n} is too short for this task: give at least {self.shortest}"
+                )
+
+
+class ExactByPlace(Exact):
+    """A task that asks many things at once, each for itself; the score is the share of them."""
+
+    unit = "share of asked places that are right"
+
+    def share(self, right: Tensor, asked: Tensor) -> float:
+        """The share of ``right`` among ``asked``, over all examples together."""
+        return right[asked].double().mean().item()
+
+
+def answered(prompt: Tensor, answer: Tensor) -> Batch:
+    """A prompt that is to be followed by an answer, of which the model sees what came before.
+
+    Args:
+        prompt: ids ``[B, P]``; the last of them, a separator, asks for the answer's first.
+        answer: ids ``[B, A]``, the targets.
+
+    Returns:
+        Inputs and targets ``[B, P + A − 1]``; the targets of the prompt but its last are ignored.
+    """
+    inputs = torch.cat([prompt, answer[:, :-1]], 1)
+    return Batch(inputs, functional.pad(answer, (prompt.shape[1] - 1, 0), value=IGNORED))
+
+
+def _named(train_length: int, lengths: Sequence[int]) -> list[tuple[str, int]]:
+    return [("train_length", train_length), *(("lengths", n) for n in lengths)]
 
 
 def correct(model: Model, batch: Batch) -> Tensor:

@@ -14,17 +14,18 @@ import functools
 import json
 import math
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ropewalk import __version__, kernels
 from ropewalk.checks.content import one_thread
 from ropewalk.core import Additive, Encoding
+from ropewalk.encodings.draws import Randomized
 from ropewalk.lab import naming
 from ropewalk.lab import task as tasks
 from ropewalk.lab.record import FORMAT, key_of
@@ -105,7 +106,7 @@ class Trial:
         if list(self.lengths) != sorted(set(self.lengths)):
             raise ValueError(f"lengths={self.lengths} must rise, each once")
         naming.parse(self.encoding)
-        _task(self).check(self.train_length, self.lengths)
+        task_of(self).check(self.train_length, self.lengths)
 
 
 def grid(
@@ -179,7 +180,7 @@ def run(config: Trial) -> dict[str, Any]:
         ``scores``, length → number, or null where the model gave none; ``curves``, length → detail
         by position; ``diverged``, where training ended early and why; ``made``, versions.
     """
-    return measured(config, _task(config))
+    return measured(config, task_of(config))
 
 
 def measured(config: Trial, given: Task) -> dict[str, Any]:
@@ -223,7 +224,7 @@ def make_encoding(config: Trial, given: Task | None = None) -> Encoding | Plan |
     Raises:
         TypeError, ValueError: as :func:`ropewalk.make`.
     """
-    given = _task(config) if given is None else given
+    given = task_of(config) if given is None else given
     sizes = {
         "dim": config.dim,
         "content_dim": config.dim,
@@ -232,13 +233,18 @@ def make_encoding(config: Trial, given: Task | None = None) -> Encoding | Plan |
         "length": given.tokens(max(config.train_length, *config.lengths)),
     }
     if given.form.axes > 1:
-        sizes |= {"axes": given.form.axes, "trained": given.tokens(config.train_length)}
+        grids = [given.grid(n) or () for n in (config.train_length, *config.lengths)]
+        sizes |= {
+            "axes": given.form.axes,
+            "trained": given.tokens(config.train_length),
+            "side": max(map(max, grids)),
+        }
     return naming.make(config.encoding, sizes)
 
 
 def build(config: Trial, given: Task | None = None) -> Transformer:
     """The untrained model; its own weights depend on the seed and the sizes, on no encoding."""
-    given = _task(config) if given is None else given
+    given = task_of(config) if given is None else given
     form = given.form
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(config.seed)
@@ -258,9 +264,22 @@ def build(config: Trial, given: Task | None = None) -> Transformer:
         )
 
 
-def train(model: Transformer, config: Trial, given: Task) -> tuple[list[float], str | None]:
-    """Train ``model`` in place: the mean nats of each step, and why it ended early if it did."""
+def train(
+    model: Transformer,
+    config: Trial,
+    given: Task,
+    until: Callable[[int], bool] = lambda steps: False,
+) -> tuple[list[float], str | None]:
+    """Train ``model`` in place: the mean nats of each step, and why it ended early if it did.
+
+    Args:
+        model: of :func:`build`.
+        config: steps, batch, rates and seed.
+        given: the task.
+        until: called with the number of steps done; training ends where it says True.
+    """
     generator = torch.Generator().manual_seed(config.seed)
+    read = _Reader(model, config.seed)
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=config.rate, betas=BETAS, weight_decay=WEIGHT_DECAY
     )
@@ -268,7 +287,7 @@ def train(model: Transformer, config: Trial, given: Task) -> tuple[list[float], 
     for step in range(config.steps):
         for group in optimizer.param_groups:
             group["lr"] = config.rate * _schedule(step, config.steps)
-        loss = tasks.loss(model, given.batch(generator, config.batch, config.train_length))
+        loss = tasks.loss(read, given.batch(generator, config.batch, config.train_length))
         if not math.isfinite(loss.item()):
             return losses, f"the loss was not finite at step {step}"
         optimizer.zero_grad()
@@ -276,10 +295,13 @@ def train(model: Transformer, config: Trial, given: Task) -> tuple[list[float], 
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
         losses.append(loss.item())
+        if until(step + 1):
+            break
     return losses, None
 
 
-def _task(config: Trial) -> Task:
+def task_of(config: Trial) -> Task:
+    """The task of a trial; equal trials share one."""
     return _made_task(config.task, config.task_options)
 
 
@@ -288,16 +310,35 @@ def _made_task(name: str, options: tuple[tuple[str, Any], ...]) -> Task:
     return tasks.get(name).make(**dict(options))
 
 
-def _reader(model: Transformer, config: Trial, given: Task, length: int) -> tasks.Model:
+class _Reader:
+    """A model that draws random positions, where its encoding has them, for every batch it reads.
+
+    Not from the generator of examples: these stay the same for every encoding.
+    """
+
+    def __init__(self, model: Transformer, seed: int) -> None:
+        self.model = model
+        self.drawing = [m for m in model.modules() if isinstance(m, Randomized)]
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def __call__(self, inputs: Tensor, positions: Tensor | None) -> Tensor:
+        if self.drawing:
+            places = inputs.shape[1] if positions is None else int(positions.max()) + 1
+            for encoding in self.drawing:
+                encoding.resample(places, generator=self.generator)
+        return self.model(inputs, positions)
+
+
+def _reader(model: Transformer, config: Trial, given: Task, length: int) -> _Reader:
     """The model as it reads another length: a table of a grid is interpolated, all else stays."""
     trained, wanted = given.grid(config.train_length), given.grid(length)
     encoding = model.encoding
-    if wanted is None or wanted == trained or not hasattr(encoding, "resized"):
-        return model
-    assert isinstance(encoding, Additive)
-    reader = copy.copy(model)
-    reader._modules = {**model._modules, "encoding": encoding.resized(wanted, grid=trained)}  # pyright: ignore
-    return reader
+    if wanted is not None and wanted != trained and hasattr(encoding, "resized"):
+        assert isinstance(encoding, Additive)
+        resized = encoding.resized(wanted, grid=trained)  # pyright: ignore
+        model = copy.copy(model)
+        model._modules = {**model._modules, "encoding": resized}
+    return _Reader(model, length)
 
 
 def _schedule(step: int, steps: int) -> float:

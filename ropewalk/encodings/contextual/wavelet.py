@@ -39,6 +39,7 @@ from ropewalk.catalog import Spec, Variant, register
 from ropewalk.core import Block, Contextual
 from ropewalk.encodings.offsets import at_rows, offsets
 from ropewalk.encodings.width import check_dim
+from ropewalk.kernels.fused import eager
 from ropewalk.spectra.arguments import check_number, check_option, shown
 
 Kind = Literal["ricker", "gaussian", "haar", "morlet"]
@@ -143,18 +144,19 @@ class Wavelet(Contextual):
         offset = offsets(block.q_positions, block.kv_positions)
         reach = REACH_FLOAT64 if q.dtype == torch.float64 else REACH
         reach = int(reach * self.widest) + self.shifts
-        if offset.shape[-1] * offset.shape[-2] < 2 * reach:
+        low, high = _ends(block, reach)
+        if offset.shape[-1] * offset.shape[-2] <= high - low:
             return self._by_pair(q, offset, None)
-        parts = [self._by_distance(q, offset, reach)] if self.near else []
+        parts = [self._by_distance(q, offset, low, high)] if self.near else []
         for n in self.far:
             parts.append(self._by_pair(q, offset, (n,)))
         return functools.reduce(operator.add, parts)
 
-    def _by_distance(self, q: Tensor, offset: Tensor, reach: int) -> Tensor:
-        """Products with every distance once, the farthest of which are 0."""
-        line = torch.arange(-reach, reach + 1, device=offset.device)
+    def _by_distance(self, q: Tensor, offset: Tensor, low: int, high: int) -> Tensor:
+        """Products with every distance from low to high once; the code is 0 beyond."""
+        line = torch.arange(low, high + 1, device=offset.device)
         table = self.code(line, q.dtype, self.near)
-        rows = offset.clamp(-reach, reach) + reach
+        rows = offset.clamp(low, high) - low
         return at_rows(self._lanes(q, self.near) @ table.T, rows)
 
     def _by_pair(self, q: Tensor, offset: Tensor, scales: Sequence[int] | None) -> Tensor:
@@ -168,6 +170,20 @@ class Wavelet(Contextual):
         """Shown by ``print(module)``."""
         scales = ", ".join(f"{a:g}" for a in self.scales)
         return f"head_dim={self.head_dim}, kind={self.kind!r}, scales=({scales})"
+
+
+def _ends(block: Block, reach: int) -> tuple[int, int]:
+    """The least and the greatest distance that a table needs; ±reach where reading costs more."""
+    q, k = block.q_positions, block.kv_positions
+    if not eager() or q.device.type != "cpu" or not (q.numel() and k.numel()):
+        return -reach, reach
+    (q_low, q_high), (k_low, k_high) = (
+        map(int, torch.stack(torch.aminmax(x)).tolist()) for x in (q, k)
+    )
+    least, most = q_low - k_high, q_high - k_low
+    if least < -(1 << 63) or most >= 1 << 63:  # offsets have wrapped
+        return -reach, reach
+    return max(-reach, min(least, reach)), min(reach, max(most, -reach))
 
 
 def _sees_far(config: Mapping[str, Any]) -> bool:

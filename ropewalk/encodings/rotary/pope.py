@@ -7,6 +7,9 @@ for c = 0 … d−1, so that ⟨q_m, k_n⟩ = Σ_c μ(x_q)_c μ(x_k)_c cos((m �
 how much a frequency counts and never shifts its phase, unlike in RoPE. The result holds the d
 cosines, then the d sines. δ_c is learned for each KV head and kept in [−2π, 0]; it starts at 0.
 
+``magnitude="signed"`` is the ablation μ(x) = x: a negative lane then turns by half a circle
+more, so content shifts the phase after all.
+
 Source: Decoupling the "What" and "Where" With Polar Coordinate Positional Embeddings
 (Gopalakrishnan et al., 2025), §3. Confirmed: against x-transformers
 (tests/test_catalogue_rotary.py).
@@ -33,6 +36,8 @@ from ropewalk.spectra import exact_angle, geometric
 
 PhaseStart = Literal["zero", "uniform"]
 PHASE_STARTS: tuple[PhaseStart, ...] = ("zero", "uniform")
+Magnitude = Literal["softplus", "signed"]
+MAGNITUDES: tuple[Magnitude, ...] = ("softplus", "signed")
 
 
 class PoPE(Rotary):
@@ -43,6 +48,7 @@ class PoPE(Rotary):
         base: of the d frequencies base^(−c/d), radians per position.
         heads: KV heads with phases δ of their own, each serving a group of heads; 1 for all.
         start: δ at the start: ``"zero"``, or ``"uniform"`` in [−2π, 0].
+        magnitude: μ: ``"softplus"``, or ``"signed"`` for x itself.
 
     Raises:
         TypeError, ValueError: a value is out of range.
@@ -51,14 +57,22 @@ class PoPE(Rotary):
     steps: Tensor
 
     def __init__(
-        self, head_dim: int, base: float = 10000.0, *, heads: int = 1, start: PhaseStart = "zero"
+        self,
+        head_dim: int,
+        base: float = 10000.0,
+        *,
+        heads: int = 1,
+        start: PhaseStart = "zero",
+        magnitude: Magnitude = "softplus",
     ) -> None:
         super().__init__()
         self.head_dim = check_dim(head_dim, "head_dim")
         self.heads = check_dim(heads, "heads")
         if start not in PHASE_STARTS:
             raise ValueError(f"start={start!r} is unknown; use one of {PHASE_STARTS}")
-        self.start = start
+        if magnitude not in MAGNITUDES:
+            raise ValueError(f"magnitude={magnitude!r} is unknown; use one of {MAGNITUDES}")
+        self.start, self.magnitude = start, magnitude
         self.spectrum = geometric(2 * self.head_dim, base)
         self.delta = empty_parameter((self.heads, self.head_dim))
         self.register_derived()
@@ -109,7 +123,9 @@ class PoPE(Rotary):
         return phase_tables(where, steps, 1.0, wide_dtype(x.dtype))
 
     def _polar(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        size = functional.softplus(x.to(cos.dtype), threshold=40.0)  # beyond it equals x
+        size = x.to(cos.dtype)
+        if self.magnitude == "softplus":
+            size = functional.softplus(size, threshold=40.0)  # beyond it equals x
         return torch.cat(((size * cos).to(x.dtype), (size * sin).to(x.dtype)), dim=-1)
 
     def reference(self, x: Sequence[float], position: int | Sequence[int]) -> list[float]:
@@ -130,7 +146,9 @@ class PoPE(Rotary):
         angles = [
             exact_angle(where, f) + d for f, d in zip(self.spectrum.inv_freq, delta, strict=True)
         ]
-        sizes = [math.log1p(math.exp(-abs(v))) + max(v, 0.0) for v in x]
+        sizes = list(x)
+        if self.magnitude == "softplus":
+            sizes = [math.log1p(math.exp(-abs(v))) + max(v, 0.0) for v in x]
         return [
             s * turn(t) for turn in (math.cos, math.sin) for s, t in zip(sizes, angles, strict=True)
         ]
@@ -141,7 +159,10 @@ class PoPE(Rotary):
 
     def extra_repr(self) -> str:
         """Shown by ``print(module)``."""
-        return f"head_dim={self.head_dim}, heads={self.heads}, start={self.start!r}"
+        return (
+            f"head_dim={self.head_dim}, heads={self.heads}, start={self.start!r}, "
+            f"magnitude={self.magnitude!r}"
+        )
 
 
 register(
@@ -169,6 +190,7 @@ register(
                 "phases are drawn at random",
                 {"gradient": ""},
             ),
+            "signed": Variant({"magnitude": "signed"}, {"norm": True}, "|μ(x)| = |x|"),
         },
     )
 )

@@ -49,6 +49,7 @@ _QUIET = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on any system: talk over loopback
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_task_oom_retries": str(ATTEMPTS - 1),  # without end unless said
 }
 
 

