@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import importlib.util
 import json
@@ -204,6 +205,15 @@ def test_a_script_without_a_guard_is_told_so(where: Path) -> None:
     )
 
 
+def test_a_machine_that_is_full_is_told(where: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(process: Any) -> None:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr("multiprocessing.context.SpawnProcess.start", full)
+    with pytest.raises(ValueError, match=r"could not start a worker \(.*\): give fewer workers"):
+        outcomes(executors.make("local", 2), where)
+
+
 # --- what is asked for ---------------------------------------------------------------------------
 
 
@@ -220,8 +230,8 @@ def test_an_executor_that_cannot_be_is_refused_at_once(monkeypatch: pytest.Monke
             executors.make(name, 0, **options)
         with pytest.raises(TypeError, match=r"workers=1.5 must be a whole number"):
             executors.make(name, 1.5, **options)  # pyright: ignore[reportArgumentType]
-    for address in ("ray://a:1", "host", "host:port", "host:0", ""):
-        with pytest.raises(ValueError, match=r"address='.*' must be HOST:PORT or 'auto'"):
+    for address in ("ray://a:1", "host", "host:port", "host:0", "", 5):
+        with pytest.raises(ValueError, match=r"address=.* must be HOST:PORT or 'auto'"):
             executors.make("ray", address=address)
     with pytest.raises(ValueError, match="cluster='sge' must be 'slurm' or 'local'"):
         executors.make("slurm", cluster="sge")

@@ -70,7 +70,7 @@ class Ray:
         if find_spec("ray") is None:
             raise ValueError("executor=ray needs Ray: pip install 'ropewalk[ray]'")
         self.workers = whole("workers", workers)
-        if address is not None and address != "auto":
+        if address not in (None, "auto"):
             _split(address)
         self.address = address
 
@@ -138,8 +138,8 @@ def _line(error: BaseException) -> str:
     return " ".join(str(error).split())[:200]
 
 
-def _split(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
+def _split(address: Any) -> tuple[str, int]:
+    host, _, port = str(address).rpartition(":")
     if not host or "/" in host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise ValueError(f"address={address!r} must be HOST:PORT or 'auto'")
     return host.strip("[]"), int(port)
