@@ -167,12 +167,15 @@ def racer(where: Path, name: str = "local", options: str = "{}") -> subprocess.P
 
 
 def test_local_workers_end_when_their_parent_is_killed(where: Path) -> None:
-    child = racer(where)
-    workers = pids(where)
-    assert all(map(alive, workers))
-    child.kill()
-    child.communicate()
-    until(lambda: not any(map(alive, workers)))
+    with racer(where) as child:
+        workers = pids(where)
+        assert all(map(alive, workers))
+        child.kill()
+        try:
+            until(lambda: not any(map(alive, workers)), 30)
+        finally:
+            for pid in filter(alive, workers):
+                os.kill(pid, signal.SIGKILL)
 
 
 def test_an_interrupt_leaves_no_process_and_no_noise(where: Path) -> None:
