@@ -42,15 +42,16 @@ def grid(seeds: int = 2, **changes: Any) -> list[Trial]:
 
 
 class Here:
-    """An executor that runs trials where it is, one after another."""
+    """An executor that runs trials where it is, taking one or all of them at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, take: Any = iter) -> None:
+        self.take = take
         self.ran: list[Trial] = []
         self.closed = False
 
     def run(self, trials: Iterable[Trial], work: Any) -> Any:
         try:
-            for each in trials:
+            for each in self.take(trials):
                 self.ran.append(each)
                 yield each, attempt(work, each)
         finally:
@@ -98,10 +99,11 @@ def line(record: dict[str, Any]) -> bytes:
 # --- what a race does ----------------------------------------------------------------------------
 
 
-def test_records_come_in_the_order_of_the_trials_and_run_once(store: Store) -> None:
+@pytest.mark.parametrize("take", [iter, list])
+def test_records_come_in_the_order_of_the_trials_and_run_once(store: Store, take: Any) -> None:
     wanted = grid()
     asked = [wanted[2], wanted[0], wanted[2], wanted[3], wanted[1], wanted[0]]
-    executor = Here()
+    executor = Here(take)
     found = race(asked, store, executor, work=invented)
     assert found == [invented(each) for each in asked]
     assert executor.ran == [wanted[2], wanted[0], wanted[3], wanted[1]]
