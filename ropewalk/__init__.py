@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ropewalk.attention import attend
     from ropewalk.catalog import Spec, encodings, make, register
     from ropewalk.core import Additive, Bias, Block, Contextual, Encoding, Rotary
+    from ropewalk.encodings.low_rank import LowRank
     from ropewalk.encodings.rotary import RoPE
     from ropewalk.kernels import (
         halve_tables,
@@ -31,6 +32,7 @@ _HOMES = {
     "ropewalk.attention": ("attend",),
     "ropewalk.catalog": ("Spec", "encodings", "make", "register"),
     "ropewalk.core": ("Additive", "Bias", "Block", "Contextual", "Encoding", "Rotary"),
+    "ropewalk.encodings.low_rank": ("LowRank",),
     "ropewalk.encodings.rotary": ("RoPE",),
     "ropewalk.kernels": (
         "halve_tables",
@@ -52,6 +54,7 @@ __all__ = [
     "Block",
     "Contextual",
     "Encoding",
+    "LowRank",
     "RoPE",
     "Rotary",
     "Spec",

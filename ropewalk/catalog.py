@@ -150,6 +150,11 @@ class Variant:
         return all(key in config and config[key] == value for key, value in self.config.items())
 
 
+def applies(name: str, encoding: Encoding) -> bool:
+    """Whether a claim of a property can be meant: that of axes, where there are several."""
+    return name != "axes" or encoding.axes > 1
+
+
 _registry: dict[str, Spec] = {}
 
 

@@ -186,6 +186,15 @@ def test_every_variant_agrees_with_its_claims(name, changes):
     assert report.config == {**encodings()[name].config, **changes}
 
 
+@pytest.mark.parametrize("name", ["axial", "lie"])
+def test_of_one_axis_nothing_is_claimed_about_axes(name):
+    """An encoding of several axes that is made with one is judged by everything else."""
+    report = checks.check(name, {"axes": 1, "head_dim": 16})
+    assert report.agrees, report.disagreements
+    found = report.properties["axes"]
+    assert (found.holds, found.claimed, found.reason) == (None, None, "one axis")
+
+
 def test_fixed_point_coordinates_are_measured_as_coordinates():
     report = checks.check("axial", {"coordinates": "normalised"})
     assert letters(report) == EXPECTED["axial"]

@@ -19,7 +19,7 @@ import ropewalk
 from ropewalk import positions as builders
 from ropewalk.core import Additive, Bias, Block, Contextual, Encoding, Rotary
 from ropewalk.encodings.draws import Randomized
-from ropewalk.lab import naming, statistics, text, trial
+from ropewalk.lab import naming, outcome, text, trial
 from ropewalk.lab.task import Batch
 from ropewalk.lab.tasks.characters import STRIDE, Characters
 from ropewalk.lab.transformer import Transformer
@@ -591,28 +591,6 @@ def test_a_grid_is_every_encoding_with_every_seed_in_the_sizes_of_its_task() -> 
             trial.grid(labels, seeds=seeds)
 
 
-# --- statistics ----------------------------------------------------------------------------------
-
-
-def test_intervals_that_touch_do_not_tell_encodings_apart() -> None:
-    assert statistics.summary([3.0, 1.0, 2.5]) == (2.5, 1.0, 3.0)
-    assert statistics.compare([1.0, 1.2, 1.1], [1.3, 1.21, 1.5]) == "lower"
-    assert statistics.compare([1.3, 1.21, 1.5], [1.0, 1.2, 1.1]) == "higher"
-    assert statistics.compare([1.0, 1.3, 1.1], [1.3, 1.4, 1.5]) == "not distinguishable"
-    with pytest.raises(ValueError, match="finite"):
-        statistics.summary([1.0, math.nan])
-    with pytest.raises(ValueError, match="at least one"):
-        statistics.summary([])
-
-
-def test_chance_is_that_of_equal_distributions() -> None:
-    assert statistics.chance(3) == pytest.approx(0.1)
-    values = torch.rand(20_000, 2, 3, generator=torch.Generator().manual_seed(0))
-    low, high = values.amin(-1), values.amax(-1)
-    apart = (high[:, 0] < low[:, 1]) | (high[:, 1] < low[:, 0])
-    assert apart.double().mean().item() == pytest.approx(0.1, abs=0.01)
-
-
 # --- the stored race -----------------------------------------------------------------------------
 
 
@@ -646,21 +624,23 @@ def test_the_stored_race_agrees_with_itself(stored: dict[str, Any]) -> None:
         {k: v for k, v in t["config"].items() if k not in ("encoding", "seed")} for t in trials
     ]
     assert all(each == shared[0] for each in shared)
-    assert all(stored["config"][k] == v for k, v in shared[0].items() if k != "options")
+    assert all(stored["config"][k] == v for k, v in shared[0].items())
     for each in trials:
-        assert [len(each["bits"][str(n)]) for n in lengths] == [n // 64 for n in lengths]
+        assert each["key"] == trial.key_of(each["config"])
+        assert [len(each["curves"][str(n)]) for n in lengths] == [n // 64 for n in lengths]
     for curve in stored["curves"]:
         for i, n in enumerate(lengths):
             by_seed = {
-                t["config"]["seed"]: t["bits"][str(n)][-1]
+                t["config"]["seed"]: t["scores"][str(n)]
                 for t in trials
                 if t["config"]["encoding"] == curve["encoding"]
             }
             assert curve["values"][i] == [by_seed[0], by_seed[1], by_seed[2]]
             low, median, high = sorted(curve["values"][i])
             assert (curve["low"][i], curve["median"][i], curve["high"][i]) == (low, median, high)
-    assert stored["curves"] == statistics.curves(trials)
-    assert stored["comparisons"] == statistics.comparisons(stored["curves"], lengths)
+    again = json.loads(json.dumps(outcome.document(trials)))
+    for key in ("curves", "comparisons", "ranks", "by_chance", "origins", "versions"):
+        assert stored[key] == again[key], key
 
 
 def test_the_stored_race_was_run_on_the_packaged_text(stored: dict[str, Any]) -> None:
@@ -680,13 +660,11 @@ def test_the_stored_race_separates_alibi_at_four_times_the_length(stored: dict[s
 
 
 def test_a_stored_configuration_still_runs(stored: dict[str, Any]) -> None:
-    config = dict(stored["trials"][1]["config"])
-    config.update(lengths=tuple(config["lengths"]), options=tuple(config["options"].items()))
-    assert trial.Trial(config["encoding"], seed=config["seed"]) == trial.Trial(**config)
-    config.update(steps=2, lengths=(128, 256))
-    record = json.loads(json.dumps(trial.run(trial.Trial(**config))))
     old = stored["trials"][1]
+    kept = trial.of_config(old["config"])
+    assert trial.key(kept) == old["key"]
+    assert kept == trial.grid(["rope"], seeds=[kept.seed])[0]
+    short = dataclasses.replace(kept, steps=2, lengths=(128, 256))
+    record = json.loads(json.dumps(trial.run(short)))
     assert record.keys() == old.keys()
     assert record["config"].keys() == old["config"].keys()
-    assert record["parameters"] == old["parameters"]
-    assert [len(record["bits"][n]) for n in ("128", "256")] == [2, 4]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ropewalk.attention import blockwise, factored, flex, paths, tiles
+from ropewalk.attention import blockwise, factored, flex, paths, terms, tiles
 from ropewalk.attention.call import Call, checked
 from ropewalk.attention.kernel import one_call
 from ropewalk.core import Bias, Contextual, Encoding
@@ -82,17 +82,15 @@ def attend(
 
 def _tiled(call: Call) -> Tensor:
     flat = call.in_rows()
-    terms, size, q, k, v = tiles.no_terms, tiles.TILE, flat.q, flat.k, flat.v
+    added, size, q, k, v = terms.no_terms, tiles.TILE, flat.q, flat.k, flat.v
     if isinstance(flat.encoding, Bias):
         assert flat.q_positions is not None
         assert flat.kv_positions is not None
         size = tiles.BIAS_TILE
-        terms = tiles.bias_terms(
-            flat.encoding, flat.q_positions, flat.kv_positions, q.dtype, factor=False
-        )
+        added = terms.bias_terms(flat.encoding, flat.q_positions, flat.kv_positions, q.dtype)
     else:
         q, k, v = tiles.cast(q, k, v)
-    result = tiles.tiled(q, k, v, flat.logit_scale, flat.mask, terms, size=size).to(call.q.dtype)
+    result = tiles.tiled(q, k, v, flat.logit_scale, flat.mask, added, size=size).to(call.q.dtype)
     return result.reshape(*call.q.shape[:-1], call.v.shape[-1])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ropewalk.attention import tiles
+from ropewalk.attention import terms, tiles
 from ropewalk.attention.call import Call, learns
 from ropewalk.attention.channels import padded, widened, width_of
 from ropewalk.attention.kernel import one_call
@@ -81,9 +81,9 @@ def compute(call: Call) -> Tensor:
         flat = call.in_rows()
         assert flat.q_positions is not None
         assert flat.kv_positions is not None
-        terms = tiles.bias_terms(
-            encoding, flat.q_positions, flat.kv_positions, flat.q.dtype, factor=True
-        )
+        places = flat.q_positions, flat.kv_positions
+        channels = terms.channels(encoding, *places)
+        added = terms.bias_terms(encoding, *places, flat.q.dtype, channels)
         whole = flat.mask.plain and flat.mask.causal and (flat.counted or _in_order(flat))
         size = tiles.TILE if whole else tiles.BIAS_TILE
         result = tiles.tiled(
@@ -92,9 +92,10 @@ def compute(call: Call) -> Tensor:
             flat.v,
             flat.logit_scale,
             flat.mask,
-            terms,
+            added,
             size=size,
             square=tiles.SQUARE.get(flat.q.dtype),
+            whole=lambda tile: channels(tile) is not None,
         )
         return result.reshape(*call.q.shape[:-1], call.v.shape[-1])
     factors = _factors(call)
@@ -106,12 +107,14 @@ def compute(call: Call) -> Tensor:
 
 
 def _factors(call: Call, few: bool = False) -> Factors | None:
-    """Those of all the tokens, or of the first query and key."""
+    """Those of all the tokens, or of the last query and the first key that it sees."""
     assert isinstance(call.encoding, Bias)
     assert call.q_positions is not None
     assert call.kv_positions is not None
     if few:
-        return call.encoding.factors(call.q_positions[..., :1], call.kv_positions[..., :1])
+        first, _ = call.mask.reach(call.mask.q_tokens - 1, call.mask.q_tokens)
+        key = call.kv_positions[..., first : first + 1]
+        return call.encoding.factors(call.q_positions[..., -1:], key)
     return call.encoding.factors(call.q_positions, call.kv_positions)
 
 

@@ -21,11 +21,11 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ropewalk.attention.arguments import narrowed
 from ropewalk.attention.channels import padded, widened
 from ropewalk.attention.masks import Mask
-from ropewalk.attention.tiling import Tile, divided, runs, tiles_of
-from ropewalk.core import Bias, Factors, wide_dtype
+from ropewalk.attention.terms import Terms
+from ropewalk.attention.tiling import Tile, divided, parted, runs, tiles_of
+from ropewalk.core import wide_dtype
 from ropewalk.kernels.fused import eager, forward_mode
 from ropewalk.kernels.kinds import ordinary
 
@@ -38,6 +38,8 @@ A float32 logit is off by 2^−24 of a channel; halves are rounded more coarsely
 """
 BIAS_TILE = 512
 """Queries and keys of a tile that may hold a bias for each head."""
+PART = 256
+"""Queries and keys of the least tile that is divided because part of it may have channels."""
 _DTYPES = frozenset({torch.float64, torch.float32, torch.bfloat16, torch.float16})
 
 
@@ -55,16 +57,6 @@ def usable(q: Tensor, k: Tensor, v: Tensor) -> bool:
         and q.dtype in _DTYPES
         and all(x.numel() for x in (q, k, v))
     )
-
-
-class Term(NamedTuple):
-    """What position adds to one tile."""
-
-    factors: Factors | None = None
-    bias: Tensor | None = None
-
-
-Terms = Callable[[Tile], Term]
 
 
 @dataclass(frozen=True)
@@ -105,6 +97,7 @@ def tiled(
     *,
     size: int,
     square: int | None = None,
+    whole: Callable[[Tile], bool] | None = None,
 ) -> Tensor:
     """Attention of ``[rows, heads, tokens, head_dim]``.
 
@@ -112,12 +105,15 @@ def tiled(
         size: tokens of the largest tile; smaller for a window, so that few keys out of sight are
             read.
         square: tokens of the largest tile on the diagonal, if fewer.
+        whole: tiles for which it is false are divided, down to PART tokens.
     """
     while mask.window is not None and size > 64 and size >= 2 * mask.window:
         size //= 2
     tiles = list(tiles_of(mask, size))
     if square is not None:
         tiles = [small for tile in tiles for small in divided(tile, square)]
+    if whole is not None:
+        tiles = [small for tile in tiles for small in parted(tile, whole, PART)]
     return _Tiled.apply(q, k, v, Plan(mask, terms, scale, tiles, size))  # pyright: ignore[reportReturnType]
 
 
@@ -128,53 +124,6 @@ def cast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return q, k, v
     dtype = torch.get_autocast_dtype(kind)
     return q.to(dtype), k.to(dtype), v.to(dtype)
-
-
-# --- what a bias adds ---------------------------------------------------------------------------
-
-
-def no_terms(tile: Tile) -> Term:
-    """Nothing: position is in q and k already."""
-    return Term()
-
-
-def bias_terms(
-    encoding: Bias, q_positions: Tensor, kv_positions: Tensor, dtype: torch.dtype, factor: bool
-) -> Terms:
-    """Channels where the bias factors (if ``factor``) and keys stand on one side, else numbers."""
-    wide = wide_dtype(dtype)
-
-    def terms(tile: Tile) -> Term:
-        q = narrowed(q_positions, tile.q0, tile.q1, encoding.axes)
-        k = narrowed(kv_positions, tile.k0, tile.k1, encoding.axes)
-        if factor and encoding.axes == 1:
-            after = _side(q, k, tile.rule)
-            factors = None if after is None else encoding.factors(q, k, after=after)
-            if factors is not None:
-                return Term(factors=_four(factors))
-        bias = encoding.bias(q, k, wide)
-        return Term(bias=bias if bias.dim() == 4 else bias.unsqueeze(0))
-
-    return terms
-
-
-def _side(q: Tensor, k: Tensor, rule: str) -> bool | None:
-    """False: keys stand at or before queries that may see them; True: after; None: both."""
-    if bool((k.amax(-1) <= q.amin(-1)).all()):
-        return False
-    if rule == "causal" and bool((k.cummax(-1).values <= q).all()):
-        return False
-    return True if bool((k.amin(-1) >= q.amax(-1)).all()) else None
-
-
-def _four(factors: Factors) -> Factors:
-    """The same with a dimension of rows."""
-
-    def rows(x: Tensor, dim: int) -> Tensor:
-        return x if x.dim() == dim else x.unsqueeze(0)
-
-    row = None if factors.row is None else rows(factors.row, 3)
-    return Factors(rows(factors.q, 4), rows(factors.k, 4), row)
 
 
 # --- one tile -----------------------------------------------------------------------------------

@@ -52,6 +52,29 @@ def divided(tile: Tile, square: int) -> Iterator[Tile]:
     yield Tile(q, tile.q1, tile.k0, k, "all")
 
 
+def parted(tile: Tile, whole: Callable[[Tile], bool], least: int) -> Iterator[Tile]:
+    """A tile that is not ``whole`` as smaller ones, down to ``least`` tokens."""
+    longest = max(tile.q1 - tile.q0, tile.k1 - tile.k0)
+    if tile.rule == "mask" or longest <= least or whole(tile):
+        yield tile
+        return
+    pieces = divided(tile, longest // 2 + 1) if tile.rule == "causal" else _quarters(tile, least)
+    for piece in pieces:
+        yield from parted(piece, whole, least)
+
+
+def _quarters(tile: Tile, least: int) -> Iterator[Tile]:
+    """The halves of queries against the halves of keys; ``least`` tokens stay together."""
+    for q0, q1 in _halves(tile.q0, tile.q1, least):
+        for k0, k1 in _halves(tile.k0, tile.k1, least):
+            yield Tile(q0, q1, k0, k1, tile.rule)
+
+
+def _halves(start: int, stop: int, least: int) -> list[tuple[int, int]]:
+    middle = (start + stop) // 2
+    return [(start, stop)] if stop - start <= least else [(start, middle), (middle, stop)]
+
+
 def _key_cuts(mask: Mask, size: int) -> list[tuple[int, int]]:
     """Runs of keys whose borders are borders of queries, so that the diagonal has squares."""
     borders = range(mask.shift % size, mask.kv_tokens, size)

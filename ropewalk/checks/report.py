@@ -189,7 +189,9 @@ def _check_entry(spec: Spec, changes: Mapping[str, Any]) -> Report:
     results = {}
     for name in PROPERTIES:
         found = MEASURES[name](pristine(encoding), **extra.get(name, {}))
-        results[name] = _result(found, spec.claim(name, config), _explained(spec, name, config))
+        claimed = spec.claim(name, config), _explained(spec, name, config)
+        meant = catalog.applies(name, encoding)
+        results[name] = _result(found, *(claimed if meant else (None, None)))
     return Report(spec.name, config, results)
 
 

@@ -55,7 +55,7 @@ class Watch:
     def _show(self) -> None:
         more = len(self._running) - MOST_NAMES
         names = ", ".join(self._running[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
-        self._progress.update(self._task, running=names)
+        self._progress.update(self._task, running=f"running: {names}" if names else "")
 
 
 @contextmanager

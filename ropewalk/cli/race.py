@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +15,7 @@ from ropewalk.cli.settings import parse
 
 if TYPE_CHECKING:
     from ropewalk.lab.executors import Executor, Failure
+    from ropewalk.lab.executors.base import Outcomes, Work
     from ropewalk.lab.record import Record
     from ropewalk.lab.store import Store
     from ropewalk.lab.trial import Trial
@@ -30,8 +31,8 @@ def race(
         typer.Option(
             metavar="LIST",
             help="Separated by commas, or repeated: names of `ropewalk encodings`, `none`, "
-            "path.py:Class, with options NAME:KEY=VALUE, or layers A+B+C that repeat, NAME@64 a "
-            f"window. {ENCODINGS} unless given.",
+            "path.py:Class, with options NAME:KEY=VALUE; NAME@64 sees a window, NAME~2048 draws "
+            f"positions, layers A+B+C take turns. {ENCODINGS} unless given.",
         ),
     ] = None,
     task: Annotated[
@@ -175,7 +176,7 @@ def _seeds(given: str) -> int | list[int]:
 
 def _whole(option: str, given: str, example: str) -> list[int]:
     try:
-        return [int(part) for part in given.replace(" ", "").rstrip(",").split(",")]
+        return [int(part) for part in given.strip().rstrip(",").split(",")]
     except ValueError:
         raise ValueError(
             f"{option} {given!r} must be whole numbers separated by commas: {option} {example}"
@@ -188,10 +189,10 @@ def _whole(option: str, given: str, example: str) -> list[int]:
 class _Watched:
     """An executor that tells what it has taken."""
 
-    def __init__(self, executor: Executor, started: Any) -> None:
+    def __init__(self, executor: Executor, started: Callable[[str], None]) -> None:
         self._executor, self._started = executor, started
 
-    def run(self, trials: Iterable[Trial], work: Any) -> Iterator[Any]:
+    def run(self, trials: Iterable[Trial], work: Work) -> Outcomes:
         def taken() -> Iterator[Trial]:
             for trial in trials:
                 self._started(_label(trial))

@@ -47,10 +47,11 @@ def show(
 
 
 def _document(spec: Any, config: dict[str, Any], encoding: Any) -> dict[str, Any]:
-    from ropewalk.catalog import PROPERTIES, RECORDED
+    from ropewalk.catalog import PROPERTIES, RECORDED, applies
 
     parameters = inspect.signature(spec.factory).parameters.values()
     spectrum = getattr(encoding, "spectrum", None)
+    moot = {} if applies("axes", encoding) else {"axes": None}
     return {
         "name": spec.name,
         "family": spec.family,
@@ -61,8 +62,9 @@ def _document(spec: Any, config: dict[str, Any], encoding: Any) -> dict[str, Any
         "arguments": {
             p.name: "required" if p.default is p.empty else repr(p.default) for p in parameters
         },
-        "claims": {key: spec.claim(key, config) for key in PROPERTIES},
-        "reasons": {**dict.fromkeys(RECORDED, "read from a recorded race"), **spec.reasons},
+        "claims": {key: spec.claim(key, config) for key in PROPERTIES} | moot,
+        "reasons": {**dict.fromkeys(RECORDED, "read from a recorded race"), **spec.reasons}
+        | dict.fromkeys(moot, "one axis"),
         "variants": {
             key: {"config": dict(v.config), "claims": dict(v.claims), "reason": v.reason}
             for key, v in spec.variants.items()

@@ -198,6 +198,11 @@ def answered(prompt: Tensor, answer: Tensor) -> Batch:
     return Batch(inputs, functional.pad(answer, (prompt.shape[1] - 1, 0), value=IGNORED))
 
 
+def shuffled(generator: torch.Generator, rows: int, count: int) -> Tensor:
+    """0 … count−1 in a random order each row, int64 ``[rows, count]``."""
+    return torch.rand(rows, count, dtype=torch.float64, generator=generator).argsort(1)
+
+
 def _named(train_length: int, lengths: Sequence[int]) -> list[tuple[str, int]]:
     return [("train_length", train_length), *(("lengths", n) for n in lengths)]
 

@@ -32,7 +32,8 @@ _SPELLED = str.maketrans(
     | {"–": "-", "—": "--"}
 )
 
-_ID = {character: i for i, character in enumerate(ALPHABET)}
+_IDS = torch.zeros(128, dtype=torch.int64)
+_IDS[list(ALPHABET.encode("ascii"))] = torch.arange(len(ALPHABET))
 
 
 def encode(text: str) -> Tensor:
@@ -41,13 +42,13 @@ def encode(text: str) -> Tensor:
     Raises:
         ValueError: a character is outside ``ALPHABET``.
     """
-    try:
-        return torch.tensor([_ID[character] for character in text], dtype=torch.int64)
-    except KeyError as error:
+    if outside := set(text) - set(ALPHABET):
+        first = min(map(text.index, outside))
         raise ValueError(
-            f"text holds {error.args[0]!r} at character {text.index(error.args[0])}; the character "
-            "task reads newline and printable ASCII: replace it, or call ropewalk.lab.text.plain"
-        ) from None
+            f"text holds {text[first]!r} at character {first}; the character task reads newline "
+            "and printable ASCII: replace it, or call ropewalk.lab.text.plain"
+        )
+    return _IDS[torch.tensor(list(text.encode("ascii")), dtype=torch.int64)]
 
 
 def plain(text: str) -> str:
@@ -56,10 +57,10 @@ def plain(text: str) -> str:
     Lines end in one newline and tabs are spaces; æ is ae, ’ is ', — is --; a letter with accents is
     the letter. What then is still outside the alphabet stays, for :func:`encode` to refuse.
     """
-    spelled = text.replace("\r\n", "\n").translate(_SPELLED)
-    return "".join(
-        c for c in unicodedata.normalize("NFKD", spelled) if not unicodedata.combining(c)
-    )
+    spelled = unicodedata.normalize("NFKD", text.replace("\r\n", "\n").translate(_SPELLED))
+    if spelled.isascii():
+        return spelled
+    return "".join(character for character in spelled if not unicodedata.combining(character))
 
 
 def play(name: str) -> str:

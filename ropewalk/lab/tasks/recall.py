@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch.nn import functional
 
-from ropewalk.lab.task import IGNORED, Batch, ExactByPlace, Form, TaskSpec, register
+from ropewalk.lab.task import IGNORED, Batch, ExactByPlace, Form, TaskSpec, register, shuffled
 from ropewalk.spectra.arguments import check_int
 
 
@@ -57,11 +57,6 @@ class Recall(ExactByPlace):
         inputs = torch.cat([pairs, keys.gather(1, asked)], 1)
         answers = values.gather(1, asked)
         return Batch(inputs, functional.pad(answers, (2 * length, 0), value=IGNORED))
-
-
-def shuffled(generator: torch.Generator, rows: int, count: int) -> torch.Tensor:
-    """0 … count−1 in a random order each row, ``[rows, count]``."""
-    return torch.rand(rows, count, dtype=torch.float64, generator=generator).argsort(1)
 
 
 register(

@@ -46,6 +46,6 @@ register(
         title="the same symbols backwards",
         source="The Impact of Positional Encoding on Length Generalization (Kazemnejad et al., "
         "2023), Reverse",
-        usual={"train_length": 20, "lengths": (20, 40), "steps": 2000},
+        usual={"train_length": 20, "lengths": (20, 40), "steps": 4000, "batch": 32},
     )
 )

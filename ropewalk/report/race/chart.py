@@ -8,7 +8,7 @@ chart says which end is worst, a cross at that end: a trial that diverged.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -64,7 +64,7 @@ class Chart:
     about: str
     across: str
     up: str
-    curves: dict[str, Sequence[Point]]
+    curves: Mapping[str, Sequence[Point]]
     at: Sequence[float]
     log: bool = False
     rule: tuple[float, str] | None = None

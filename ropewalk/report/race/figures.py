@@ -77,12 +77,13 @@ def by_position(document: Document, key: str) -> Iterator[Html | None]:
             title=f"By position, read at {n:,}",
             about=f"Median by position of each encoding at length {n:,}: {_from_to(curves)}",
             across=f"position, read at {n:,}",
-            up=document["unit"],
+            up="score at a position",
             curves=curves,
             at=_quarters(n),
             rule=(trained, "trained length") if trained < n else None,
         )
-        caption = "Median over seeds, and from the lowest to the highest seed."
+        caption = "What the task scores at each position: median over seeds, and from the lowest "
+        caption += "to the highest seed."
         if max(len(curve) for own in found.values() for curve in own) > MOST_POINTS:
             caption += f" Drawn as the means of {MOST_POINTS} equal runs."
         yield _figure(chart, f"{key}-at-{n}", caption)
@@ -117,19 +118,19 @@ Placed = dict[float, list[float]]
 """x → the finite values of the seeds there."""
 
 
-def _tenths(losses: list[Sequence[float | None]], steps: int) -> Placed:
+def _tenths(losses: Sequence[Sequence[float | None]], steps: int) -> Placed:
     """Each mean at the end of its part of the steps; a trial that diverged has fewer parts."""
     most = max(map(len, losses), default=0)
     return _placed(losses, lambda i, _: round((i + 1) * steps / most))
 
 
-def _along(curves: list[Sequence[float | None]], length: int) -> Placed:
+def _along(curves: Sequence[Sequence[float | None]], length: int) -> Placed:
     """Each value at the middle of the positions it stands for."""
     thin = [_thinned(curve) for curve in curves]
     return _placed(thin, lambda i, count: (i + 0.5) * length / count)
 
 
-def _placed(curves: list[Sequence[float | None]], where) -> Placed:
+def _placed(curves: Sequence[Sequence[float | None]], where) -> Placed:
     found: Placed = {}
     for curve in curves:
         for i, value in enumerate(curve):

@@ -45,8 +45,12 @@ def parquet_bytes(records: Sequence[Mapping[str, Any]]) -> bytes:
     import pyarrow
     from pyarrow import parquet
 
+    table = pyarrow.Table.from_pylist(rows(records))
+    types = [pyarrow.string() if pyarrow.types.is_null(t) else t for t in table.schema.types]
+    typed = dict(zip(table.schema.names, types, strict=True))
+    typed["score"] = pyarrow.float64()
     sink = pyarrow.BufferOutputStream()
-    parquet.write_table(pyarrow.Table.from_pylist(rows(records)), sink)
+    parquet.write_table(table.cast(pyarrow.schema(typed.items())), sink)
     return sink.getvalue().to_pybytes()
 
 
@@ -64,12 +68,23 @@ def require_pyarrow() -> None:
 def _rows(record: Mapping[str, Any]) -> list[Row]:
     config = {key: _flat(value) for key, value in record["config"].items()}
     made = {f"made_{key}": _flat(value) for key, value in record["made"].items()}
-    about = {key: record.get(key) for key in ("unit", "better", "parameters", "diverged", "key")}
+    about = {
+        key: _flat(record.get(key)) for key in ("unit", "better", "parameters", "diverged", "key")
+    }
     return [
-        {**config, "length": int(length), "score": score, **about, **made}
+        {
+            **config,
+            "length": int(length),
+            "score": None if score is None else float(score),
+            **about,
+            **made,
+        }
         for length, score in record["scores"].items()
     ]
 
 
 def _flat(value: Any) -> Any:
+    """What a cell can hold: a list or a mapping as JSON, text as UTF-8 can hold it."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
     return json.dumps(value, sort_keys=True) if isinstance(value, (dict, list, tuple)) else value
