@@ -5,14 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ropewalk import __version__
 from ropewalk.lab.record import FORMAT, key_of
+
+ROOT = Path(__file__).resolve().parent.parent
+SEEN = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+"""PYTHONPATH of processes that need this checkout and its tests."""
 
 MADE = {"format": FORMAT, "ropewalk": __version__, "torch": "2", "kernel": "-", "machine": "x"}
 
@@ -42,7 +50,6 @@ def answer(trial: str, folder: str = "") -> dict[str, Any]:
 
     ``N``: a record. ``fail``: an exception. ``die``: the worker is killed, each time. ``once``: it
     is killed the first time. ``exit``: it leaves by itself. ``sleep``: no answer for long.
-    ``hold…``: no answer until there is a file ``go`` beside the folder.
     """
     with (Path(folder) / trial).open("a") as file:
         file.write(f"{os.getpid()}\n")
@@ -56,7 +63,27 @@ def answer(trial: str, folder: str = "") -> dict[str, Any]:
         os.kill(os.getpid(), signal.SIGKILL)
     if trial == "sleep":
         time.sleep(600)
-    while trial.startswith("hold") and not Path(folder).with_name("go").exists():
-        time.sleep(0.02)
     threads = [os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")]
     return {"trial": trial, "tried": tried, "threads": threads, "folder": os.getcwd()}
+
+
+def by_ray(folder: Path, program: str, *arguments: object) -> Any:
+    """What a program that uses Ray prints, JSON, in a home and a temporary folder of its own."""
+    pytest.importorskip("ray")
+    home, temporary = folder / "home", Path(f"/tmp/rw-{os.getpid()}")  # sockets have short names
+    home.mkdir()
+    temporary.mkdir()
+    own = {"PYTHONPATH": SEEN, "HOME": str(home), "TMPDIR": str(temporary)}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", program, *map(str, arguments)],
+            env={**kept, **own},
+            capture_output=True,
+            text=True,
+            timeout=150,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)  # and nothing else is printed
+    finally:
+        shutil.rmtree(temporary)

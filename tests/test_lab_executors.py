@@ -1,7 +1,8 @@
-"""Executors: every trial is answered, whatever becomes of its worker, and nothing is left behind."""
+"""Executors: each trial is answered, whatever becomes of its worker, and nothing is left."""
 
 from __future__ import annotations
 
+import errno
 import functools
 import importlib.util
 import json
@@ -16,13 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab_jobs import SEEN, answer, by_ray
 
-from lab_jobs import answer
 from ropewalk.lab import executors
 from ropewalk.lab.executors import ATTEMPTS, Failure, base
 from ropewalk.lab.executors import slurm as slurm_module
 
-ROOT = Path(__file__).resolve().parent.parent
 TRIALS = ("1", "fail", "2", "once", "die", "exit", "3")
 
 
@@ -68,7 +68,7 @@ def pids(where: Path) -> set[int]:
     return {int(pid) for path in where.iterdir() for pid in path.read_text().split()}
 
 
-def until(holds: Any, seconds: float = 20.0) -> None:
+def until(holds: Any, seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, "waited in vain"
@@ -111,9 +111,8 @@ def test_local_takes_trials_as_it_has_room(where: Path) -> None:
             taken.append(trial)
             yield trial
 
-    with closing(
-        executors.make("local", 2).run(trials(), functools.partial(answer, folder=str(where)))
-    ) as run:
+    executor: Any = executors.make("local", 2)
+    with closing(executor.run(trials(), functools.partial(answer, folder=str(where)))) as run:
         assert taken == []
         next(run)
         assert len(taken) <= 4
@@ -136,7 +135,7 @@ def test_local_uses_the_cores_that_it_may_use(tmp_path: Path) -> None:
 
 RACER = """
 import functools, signal, sys
-from lab_jobs import answer
+from lab_jobs import SEEN, answer, by_ray
 from ropewalk.lab import executors
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -156,7 +155,7 @@ def racer(where: Path, name: str = "local", options: str = "{}") -> subprocess.P
     script.write_text(RACER)
     child = subprocess.Popen(
         [sys.executable, str(script), str(where), name, options],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},
+        env={**os.environ, "PYTHONPATH": SEEN},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -168,18 +167,21 @@ def racer(where: Path, name: str = "local", options: str = "{}") -> subprocess.P
 
 
 def test_local_workers_end_when_their_parent_is_killed(where: Path) -> None:
-    child = racer(where)
-    workers = pids(where)
-    assert all(map(alive, workers))
-    child.kill()
-    child.communicate()
-    until(lambda: not any(map(alive, workers)))
+    with racer(where) as child:
+        workers = pids(where)
+        assert all(map(alive, workers))
+        child.kill()
+        try:
+            until(lambda: not any(map(alive, workers)), 30)
+        finally:
+            for pid in filter(alive, workers):
+                os.kill(pid, signal.SIGKILL)
 
 
 def test_an_interrupt_leaves_no_process_and_no_noise(where: Path) -> None:
     child = racer(where)
     os.killpg(child.pid, signal.SIGINT)  # as a terminal does: to all of them
-    out, err = child.communicate(timeout=20)
+    out, err = child.communicate(timeout=60)
     assert out.split() == ["1", "2", "interrupted"] or out.split() == ["2", "1", "interrupted"]
     assert set(err.splitlines()) <= {"a worker prints"}
     until(lambda: not in_group(child.pid))
@@ -191,10 +193,9 @@ def test_a_script_without_a_guard_is_told_so(where: Path) -> None:
         "from lab_jobs import answer\nfrom ropewalk.lab import executors\n"
         "print(list(executors.make('local', 1).run(iter(['1']), answer)))\n"
     )
-    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
     done = subprocess.run(
         [sys.executable, str(script)],
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": SEEN},
         capture_output=True,
         text=True,
         timeout=60,
@@ -207,11 +208,20 @@ def test_a_script_without_a_guard_is_told_so(where: Path) -> None:
     )
 
 
+def test_a_machine_that_is_full_is_told(where: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(process: Any) -> None:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr("multiprocessing.context.SpawnProcess.start", full)
+    with pytest.raises(ValueError, match=r"could not start a worker \(.*\): give fewer workers"):
+        outcomes(executors.make("local", 2), where)
+
+
 # --- what is asked for ---------------------------------------------------------------------------
 
 
 def test_an_executor_that_cannot_be_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match="unknown executor 'locl'.*did you mean 'local'"):
+    with pytest.raises(ValueError, match=r"unknown executor 'locl'.*did you mean 'local'"):
         executors.make("locl")
     with pytest.raises(TypeError, match="executor=local has no option 'partition'; it has none"):
         executors.make("local", partition="a")
@@ -221,15 +231,15 @@ def test_an_executor_that_cannot_be_is_refused_at_once(monkeypatch: pytest.Monke
         options = {"cluster": "local"} if name == "slurm" else {}
         with pytest.raises(ValueError, match="workers=0 must be at least 1"):
             executors.make(name, 0, **options)
-        with pytest.raises(TypeError, match="workers=1.5 must be a whole number"):
+        with pytest.raises(TypeError, match=r"workers=1.5 must be a whole number"):
             executors.make(name, 1.5, **options)  # pyright: ignore[reportArgumentType]
-    for address in ("ray://a:1", "host", "host:port", "host:0", ""):
-        with pytest.raises(ValueError, match="address='.*' must be HOST:PORT or 'auto'"):
+    for address in ("ray://a:1", "host", "host:port", "host:0", "", 5):
+        with pytest.raises(ValueError, match=r"address=.* must be HOST:PORT or 'auto'"):
             executors.make("ray", address=address)
     with pytest.raises(ValueError, match="cluster='sge' must be 'slurm' or 'local'"):
         executors.make("slurm", cluster="sge")
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(ValueError, match="finds no srun and sbatch: .*or use executor=local"):
+    with pytest.raises(ValueError, match=r"finds no srun and sbatch: .*or use executor=local"):
         executors.make("slurm")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(slurm_module, "find_spec", lambda name: None)
@@ -247,7 +257,7 @@ def test_an_executor_that_cannot_be_is_refused_at_once(monkeypatch: pytest.Monke
 def seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs find this checkout and the tests' work, wherever they start."""
     pytest.importorskip("submitit")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests")]))
+    monkeypatch.setenv("PYTHONPATH", SEEN)
 
 
 def test_submitit_answers_every_trial(where: Path, seen: None) -> None:
@@ -265,16 +275,16 @@ def test_submitit_answers_every_trial(where: Path, seen: None) -> None:
 
 def test_submitit_leaves_no_folder_and_no_process(where: Path, seen: None) -> None:
     jobs = where.parent / "jobs"
-    executor = executors.make("slurm", 2, cluster="local", folder=jobs)
+    executor: Any = executors.make("slurm", 2, cluster="local", folder=jobs)
     work = functools.partial(answer, folder=str(where))
-    with closing(executor.run(iter(["1", "sleep"]), work)) as run:  # pyright: ignore
+    with closing(executor.run(iter(["1", "sleep"]), work)) as run:
         assert next(run)[0] == "1"
         until(lambda: "sleep" in tries(where))
     assert not jobs.exists()
     until(lambda: not any(map(alive, pids(where))))
     jobs.write_text("")
-    with pytest.raises(ValueError, match="folder=.*File exists; name another"):
-        next(executor.run(iter(["1"]), work))  # pyright: ignore
+    with pytest.raises(ValueError, match=r"folder=.*File exists; name another"):
+        next(executor.run(iter(["1"]), work))
 
 
 SBATCH = """#!/bin/sh
@@ -321,7 +331,7 @@ def test_slurm_is_asked_for_what_the_options_say(
     assert not (where.parent / "jobs").exists()
     (tools / "sbatch").write_text("#!/bin/sh\necho 'invalid partition' >&2\nexit 1\n")
     with pytest.raises(
-        ValueError, match="executor=slurm could not submit a job:.*invalid partition"
+        ValueError, match=r"executor=slurm could not submit a job:.*invalid partition"
     ):
         outcomes(executor, where, ["3"])
 
@@ -331,17 +341,19 @@ def test_slurm_is_asked_for_what_the_options_say(
 ALONE = """
 import functools, json, os, sys, tempfile
 import psutil
-from lab_jobs import answer
+from lab_jobs import SEEN, answer, by_ray
 from ropewalk.lab import executors
 
-run = executors.make("ray", 2).run(iter(json.loads(sys.argv[2])), functools.partial(answer, folder=sys.argv[1]))
+work = functools.partial(answer, folder=sys.argv[1])
+run = executors.make("ray", 2).run(iter(json.loads(sys.argv[2])), work)
 found = dict([next(run)])
 everyone = [psutil.Process(), *psutil.Process().children(recursive=True)]
-listens = sorted({c.laddr.ip for p in everyone for c in p.net_connections("inet") if c.status == "LISTEN"})
+sockets = [socket for process in everyone for socket in process.net_connections("inet")]
+listens = sorted({socket.laddr.ip for socket in sockets if socket.status == "LISTEN"})
 names = [" ".join(p.cmdline()) for p in everyone]
 environ = {k: v for k, v in os.environ.items() if k.startswith("RAY_")}
 found.update(run)
-gone, left = psutil.wait_procs(everyone[1:], timeout=20)
+gone, left = psutil.wait_procs(everyone[1:], timeout=60)
 print(json.dumps({
     "found": {k: v if isinstance(v, dict) else v.reason for k, v in found.items()},
     "listens": listens, "names": names, "left": len(left),
@@ -351,62 +363,9 @@ print(json.dumps({
 }))
 """
 
-CLUSTER = """
-import functools, json, os, sys, threading, time
-from pathlib import Path
-os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # this simulated cluster is on loopback too
-import psutil
-import ray
-from ray.cluster_utils import Cluster
-from lab_jobs import answer
-from ropewalk.lab import executors
-
-cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-second = cluster.add_node(num_cpus=1)
-folder = Path(sys.argv[1])
-
-def lose_a_node():
-    while len(list(folder.glob("hold*"))) < 2:
-        time.sleep(0.05)
-    cluster.remove_node(second, allow_graceful=False)
-    pids = [int(path.read_text()) for path in folder.glob("hold*")]
-    while all(map(psutil.pid_exists, pids)):
-        time.sleep(0.05)
-    folder.with_name("go").touch()
-
-threading.Thread(target=lose_a_node, daemon=True).start()
-work = functools.partial(answer, folder=str(folder))
-found = dict(executors.make("ray", address=cluster.address).run(iter(json.loads(sys.argv[2])), work))
-lives = not ray.is_initialized() and cluster.head_node.any_processes_alive()
-cluster.shutdown()
-print(json.dumps({"found": found, "lives": lives}))
-"""
-
-
-def by_ray(where: Path, script: str, *arguments: str) -> dict[str, Any]:
-    """Runs a program that uses Ray, in a home and a temporary folder of its own."""
-    pytest.importorskip("ray")
-    home, temporary = where.parent / "home", Path(f"/tmp/rw-{os.getpid()}")
-    home.mkdir()
-    temporary.mkdir()
-    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
-    try:
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", script, str(where), *arguments],
-            env={**kept, "PYTHONPATH": path, "HOME": str(home), "TMPDIR": str(temporary)},
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout.splitlines()[-1])
-    finally:
-        subprocess.run(["rm", "-rf", str(temporary)], check=True)
-
 
 def test_ray_answers_every_trial_on_loopback_and_leaves_nothing(where: Path) -> None:
-    told = by_ray(where, ALONE, json.dumps(TRIALS))
+    told = by_ray(where.parent, ALONE, where, json.dumps(TRIALS))
     found = {k: v if isinstance(v, dict) else Failure(v) for k, v in told["found"].items()}
     judge(found, where, "(")
     assert set(told["listens"]) == {"127.0.0.1", "::ffff:127.0.0.1"}
@@ -418,15 +377,6 @@ def test_ray_answers_every_trial_on_loopback_and_leaves_nothing(where: Path) -> 
     assert told["home"] == [], "no token is written"
 
 
-def test_a_node_that_is_lost_costs_its_trial_another_try(where: Path) -> None:
-    trials = ["hold-a", "hold-b", "1", "2"]
-    told = by_ray(where, CLUSTER, json.dumps(trials))
-    assert sorted(told["found"]) == sorted(trials)
-    assert tries(where)["1"] == tries(where)["2"] == 1
-    assert sorted(tries(where)[trial] for trial in ("hold-a", "hold-b")) == [1, 2]
-    assert told["lives"], "a guest ends nothing"
-
-
 def test_a_cluster_that_is_not_there_is_told(where: Path) -> None:
     script = """
 from ropewalk.lab import executors
@@ -436,7 +386,7 @@ except ValueError as error:
     import json
     print(json.dumps(str(error)))
 """
-    words = str(by_ray(where, script))
+    words = str(by_ray(where.parent, script))
     assert words.startswith(
         "executor=ray: nothing answers at address=127.0.0.1:1 (Connection refused)"
     )

@@ -49,6 +49,9 @@ STANDARD_ONLY = (
     "plugins.py",
     "_version.py",
     "records.py",
+    "lab/record.py",
+    "lab/store.py",
+    "lab/executors",
     "cli/app.py",
     "cli/entry.py",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,9 @@ if TYPE_CHECKING:  # trials are sent and received here, and only the workers loa
 ATTEMPTS = 3
 """Workers that a trial may cost; the third that is lost with it makes it a failure."""
 
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+ONE_THREAD: dict[str, str] = dict.fromkeys(
+    ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"
+)
 """Environment of a worker: as many processes as cores, a thread each."""
 
 Work = Callable[["Trial"], Record]
@@ -95,7 +97,7 @@ def cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
 
 
 @contextmanager
-def environment(changes: dict[str, str]) -> Iterator[None]:
+def environment(changes: Mapping[str, str]) -> Iterator[None]:
     """Environment variables as given inside, for processes that start there."""
     before = {name: os.environ.get(name) for name in changes}
     os.environ.update(changes)

@@ -56,7 +56,7 @@ class Local:
         """As :class:`~ropewalk.lab.executors.base.Executor`.
 
         Raises:
-            ValueError: workers end before they can take a trial.
+            ValueError: workers cannot be started, or end before they can take a trial.
         """
         coming = iter(trials)
         again: deque[tuple[Trial, int]] = deque()
@@ -112,8 +112,13 @@ class _Slot:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs, work), daemon=True)
-        with environment(ONE_THREAD), _deaf_to_interrupts():
-            self.process.start()
+        try:
+            with environment(ONE_THREAD), _deaf_to_interrupts():
+                self.process.start()
+        except OSError as error:
+            raise ValueError(
+                f"executor=local could not start a worker ({error.strerror}): give fewer workers"
+            ) from error
         theirs.close()
         self.began = False
         self.give(trial, tries)
@@ -121,7 +126,7 @@ class _Slot:
     def give(self, trial: Trial, tries: int) -> None:
         self.trial, self.tries = trial, tries
         self.answer: Record | Failure | None = None
-        with suppress(BrokenPipeError):  # it died, and the next look at it says so
+        with suppress(OSError):  # it died, and the next look at it says so
             self.pipe.send(trial)
 
     def listen(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import math
 import os
 import secrets
 import shutil
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from ropewalk.lab.executors.base import (
     ATTEMPTS,
     ONE_THREAD,
+    Failure,
     Outcomes,
     Work,
     attempt,
@@ -47,6 +49,7 @@ _QUIET = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on any system: talk over loopback
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_task_oom_retries": str(ATTEMPTS - 1),  # without end unless said
 }
 
 
@@ -67,7 +70,7 @@ class Ray:
         if find_spec("ray") is None:
             raise ValueError("executor=ray needs Ray: pip install 'ropewalk[ray]'")
         self.workers = whole("workers", workers)
-        if address is not None and address != "auto":
+        if address not in (None, "auto"):
             _split(address)
         self.address = address
 
@@ -77,18 +80,16 @@ class Ray:
         Raises:
             ValueError: the cluster cannot be started or reached, or listens beyond loopback.
         """
-        with self._connected():
+        with self._connected() as room:
             import ray
-            from ray.exceptions import RayError
+            from ray.exceptions import RayError, RayTaskError
 
             task = ray.remote(num_cpus=1, max_retries=ATTEMPTS - 1)(_attempt_there)
             coming = iter(trials)
             running: dict[Any, Trial] = {}
             try:
                 while True:
-                    while (self.workers is None or len(running) < self.workers) and (
-                        trial := next(coming, None)
-                    ) is not None:
+                    while len(running) < room and (trial := next(coming, None)) is not None:
                         running[task.remote(work, trial, os.getcwd())] = trial
                     if not running:
                         return
@@ -96,27 +97,34 @@ class Ray:
                         trial = running.pop(reference)
                         try:
                             answer = ray.get(reference)
+                        except RayTaskError as error:  # the worker cannot read what it was sent
+                            answer = Failure(f"{type(error.cause).__name__}: {_line(error.cause)}")
                         except RayError as error:
-                            why = " ".join(str(error).split())[:200]
-                            answer = lost(f"({why})", "it may need more memory than there is")
+                            answer = lost(
+                                f"({_line(error)})", "it may need more memory than there is"
+                            )
                         yield trial, answer
             finally:
                 for reference in running:
                     ray.cancel(reference, force=True)
 
     @contextmanager
-    def _connected(self) -> Iterator[None]:
-        """Inside, Ray is there; a connection that the caller had before is used and left."""
+    def _connected(self) -> Iterator[float]:
+        """Inside, Ray is there, and has room for so many tasks at one time.
+
+        A connection that the caller had before is used and left.
+        """
         import ray
 
         if ray.is_initialized():
-            yield
+            yield self.workers or math.inf
         elif self.address is None:
-            with _own_cluster(self.workers or cores()):
-                yield
+            room = self.workers or cores()
+            with _own_cluster(room):
+                yield room
         else:
             with _reached(self.address), _connection(address=self.address):
-                yield
+                yield self.workers or math.inf
 
 
 def _attempt_there(work: Work, trial: Trial, folder: str) -> Any:
@@ -126,8 +134,12 @@ def _attempt_there(work: Work, trial: Trial, folder: str) -> Any:
     return attempt(work, trial)
 
 
-def _split(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+def _split(address: Any) -> tuple[str, int]:
+    host, _, port = str(address).rpartition(":")
     if not host or "/" in host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise ValueError(f"address={address!r} must be HOST:PORT or 'auto'")
     return host.strip("[]"), int(port)
@@ -167,20 +179,28 @@ def _call(address: str) -> None:
 
 @contextmanager
 def _connection(**where: Any) -> Iterator[None]:
-    """``ray.init``, and its end; signals are handled afterwards as they were before."""
-    import ray
+    """``ray.init``, and its end; signals are handled afterwards as they were before.
 
+    Ray would print on our stdout what becomes of its workers; we say it ourselves when it matters.
+    """
+    import ray
+    from ray._private import worker as ray_worker
+
+    printed = ray_worker.print_to_stdstream
+    ray_worker.print_to_stdstream = lambda *args, **kwargs: None
     ours = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGTERM) if ours else None
     try:
         try:
             ray.init(log_to_driver=False, logging_level=logging.ERROR, **where)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-            why = " ".join(str(error).split())[:300]
-            raise ValueError(f"executor=ray, address={where.get('address')}: {why}") from error
+            raise ValueError(
+                f"executor=ray, address={where.get('address')}: {_line(error)}"
+            ) from error
         yield
     finally:
         ray.shutdown()
+        ray_worker.print_to_stdstream = printed
         if ours and before is not None:
             signal.signal(signal.SIGTERM, before)
 
@@ -210,8 +230,13 @@ def _own_cluster(workers: int) -> Iterator[None]:
 @contextmanager
 def _token() -> Iterator[None]:
     """A token that no file holds; one that the user has set up is used instead."""
-    from ray._raylet import AuthenticationTokenLoader, Config
-
+    try:
+        from ray._raylet import AuthenticationTokenLoader, Config  # pyright: ignore
+    except ImportError as error:
+        raise ValueError(
+            "executor=ray cannot keep the token of this version of Ray out of files: "
+            "pip install 'ropewalk[ray]' for one it can"
+        ) from error
     loader = AuthenticationTokenLoader.instance()
     mode = os.environ.get("RAY_AUTH_MODE")
     own = (

@@ -9,6 +9,7 @@ jobs to run out, and started again it runs anew what had not been stored.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -159,7 +160,7 @@ class Slurm:
         try:
             return job.result(), ""
         except Exception as error:
-            return None, " ".join(str(error).split())[:200]
+            return None, _said(str(error))
 
 
 def _end(jobs: list[Any]) -> None:
@@ -174,3 +175,10 @@ def _end(jobs: list[Any]) -> None:
 
 def _over(job: Any) -> bool:
     return not hasattr(job, "_process") or job.done()
+
+
+def _said(trace: str) -> str:
+    """The line of a trace that says what happened, or else its first."""
+    lines = [line.strip() for line in trace.splitlines() if line.strip(" -")]
+    raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Exit|Interrupt)\b", line)]
+    return (raised or lines or ["no word"])[-1 if raised else 0][:200]
