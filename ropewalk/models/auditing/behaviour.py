@@ -1,0 +1,303 @@
+"""What must not change results: caching, padding, packing, neighbours, moving, earlier calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ropewalk.configs import Resolved
+from ropewalk.models.auditing import kinds
+from ropewalk.models.auditing.compare import Rounding, difference
+from ropewalk.models.auditing.reader import Reader
+from ropewalk.models.auditing.report import Check
+from ropewalk.models.auditing.state import State
+from ropewalk.positions import left_padded
+
+SHORT = 12
+_RECURRENT = ("conv_states", "recurrent_states", "ssm_states")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model under test: how to read with it, its config, what it was, and its rounding."""
+
+    reader: Reader
+    resolved: Resolved
+    state: State
+    rounding: Rounding
+
+    @property
+    def allowed(self) -> float:
+        """By how much results may differ."""
+        return self.rounding.allowed
+
+    def positions(self, *values: Tensor) -> Tensor | None:
+        """position_ids ``[batch, tokens]``, or None for a model that takes none."""
+        if "position_ids" not in self.reader.takes:
+            return None
+        return torch.stack(values).to(self.reader.device)
+
+    @property
+    def groups(self) -> tuple[Any, ...]:
+        """The groups of layers of the text part."""
+        return self.resolved.text().layers
+
+    @property
+    def scaling(self) -> str | None:
+        """The rope_type by which frequencies depend on the length, if any does."""
+        return next((g.rope_type for g in self.groups if g.variants), None)
+
+
+def pair(value: float, limit: float) -> dict[str, str]:
+    """A difference and what is allowed, for a message."""
+    return {"difference": f"{value:.2g}", "allowed": f"{limit:.1g}"}
+
+
+def tried(name: str, subject: Subject, run: Callable[[Check], str | None]) -> Check:
+    """One check from the state that the model was found in; ``run`` may say why it does not apply.
+
+    A call that the model refuses is a reason too: it is told, not judged.
+    """
+    check = Check(name)
+    subject.state.restore()
+    try:
+        reason = run(check)
+    except Exception as error:
+        reason = f"the model refuses it: {type(error).__name__}: {' '.join(str(error).split())[:160]}"
+    finally:
+        subject.state.restore()
+    return check if reason is None else Check.skipped(name, reason)
+
+
+# --- caching ------------------------------------------------------------------------------------
+
+
+def check_cache(subject: Subject) -> Check:
+    """A prompt read at once, and read in pieces with a cache."""
+    reader = subject.reader
+
+    def run(check: Check) -> str | None:
+        if reader.cached is None:
+            return "it keeps no cache"
+        ids = reader.tokens(2, SHORT)
+        worst = 0.0
+        ways = [None] if subject.positions(torch.arange(1)) is None else [None, torch.arange(SHORT)]
+        for positions in ways:
+            pieces = in_pieces(reader, ids, (5, 2, 1, 1, 1, 1, 1), positions)
+            if pieces is None:
+                return "it returns no cache"
+            apart = difference(pieces, reader(ids).values)
+            worst = max(worst, apart)
+            if apart > subject.allowed:
+                hint = "" if positions is None else ", with position_ids given too"
+                check.find(
+                    kinds.CACHED_UNLIKE, None, **pair(apart, subject.allowed), hint=hint
+                )
+        check.figures = {"largest": worst}
+        return None
+
+    return tried("cached decoding = full pass", subject, run)
+
+
+def in_pieces(
+    reader: Reader, ids: Tensor, sizes: tuple[int, ...], positions: Tensor | None
+) -> Tensor | None:
+    """The values of ``ids`` read piece by piece with one cache; None if there is none."""
+    cache, found, start = None, [], 0
+    for size in sizes:
+        piece = slice(start, start + size)
+        where = None
+        if positions is not None:
+            where = positions[piece].expand(len(ids), -1).to(ids.device)
+        made = reader(ids[:, piece], where, cache=cache, caching=True)
+        cache, start = made.cache, start + size
+        if cache is None:
+            return None
+        found.append(made.values)
+    return torch.cat(found, dim=1)
+
+
+# --- padding and packing ------------------------------------------------------------------------
+
+
+def check_padding(subject: Subject) -> Check:
+    """A prompt behind left padding, and without it."""
+    reader = subject.reader
+
+    def run(check: Check) -> str | None:
+        if "attention_mask" not in reader.takes:
+            return "its forward takes no attention_mask"
+        ids = reader.tokens(2, SHORT)
+        gap = 3
+        padded = torch.cat([reader.tokens(1, gap, seed=1).expand(2, -1), ids], dim=1)
+        padded[0] = torch.cat([ids[0], reader.tokens(1, gap, seed=2)[0]])
+        mask = torch.ones_like(padded)
+        mask[1, :gap] = 0
+        counted = left_padded(mask)
+        where = subject.positions(*counted)
+        found = reader(padded, where, mask=mask).values[1, gap:]
+        plain = reader(ids).values[1]
+        apart = difference(found, plain)
+        check.figures = {"largest": apart}
+        if apart > subject.allowed:
+            check.find(kinds.PADDED_UNLIKE, None, **pair(apart, subject.allowed))
+        return None
+
+    return tried("left-padded = unpadded", subject, run)
+
+
+def check_packing(subject: Subject) -> Check:
+    """Two samples in one row, and each alone."""
+    reader = subject.reader
+
+    def run(check: Check) -> str | None:
+        if "position_ids" not in reader.takes:
+            return "its forward takes no position_ids, so samples cannot be packed"
+        first, second = reader.tokens(1, 5), reader.tokens(1, 4, seed=1)
+        alone = torch.cat([reader(first).values, reader(second).values], dim=1)
+        packed = torch.cat([first, second], dim=1)
+        where = subject.positions(torch.cat([torch.arange(5), torch.arange(4)]))
+        ways: dict[str, float] = {}
+        for way, mask in (("by position_ids", None), ("by a block mask", _blocks(reader, (5, 4)))):
+            subject.state.restore()
+            try:
+                ways[way] = difference(reader(packed, where, mask=mask).values, alone)
+            except Exception:
+                continue
+        if not ways:
+            return "it takes neither restarted position_ids nor a block mask"
+        best = min(ways, key=lambda way: ways[way])
+        check.figures = {"way": best, "largest": ways[best]}
+        if ways[best] > subject.allowed:
+            if _recurrent(reader, first):
+                return "it has layers with a recurrent state, which packing mixes"
+            check.find(kinds.PACKED_UNLIKE, None, **pair(ways[best], subject.allowed))
+        return None
+
+    return tried("packed = separate", subject, run)
+
+
+def _blocks(reader: Reader, sizes: tuple[int, ...]) -> Tensor:
+    """An additive mask ``[1, 1, tokens, tokens]``: causal within each sample."""
+    blocks = torch.block_diag(*(torch.ones(n, n).tril() for n in sizes)).bool()
+    mask = torch.zeros(blocks.shape, dtype=reader.dtype)
+    mask[~blocks] = torch.finfo(reader.dtype).min
+    return mask[None, None].to(reader.device)
+
+
+def _recurrent(reader: Reader, ids: Tensor) -> bool:
+    """Whether any layer keeps a state that is no list of keys."""
+    cache = reader(ids, caching=True).cache if reader.cached else None
+    if cache is None:
+        return any("mamba" in n or "conv" in n for n, _ in reader.model.named_modules())
+    held = getattr(cache, "layers", [])
+    return any("Linear" in type(layer).__name__ for layer in held)
+
+
+# --- neighbours, shifts, history ----------------------------------------------------------------
+
+
+def check_neighbours(subject: Subject) -> Check:
+    """A row of a batch beside other rows: other tokens, and tokens at far positions."""
+    reader = subject.reader
+
+    def run(check: Check) -> str | None:
+        a, b, c = reader.tokens(3, SHORT)
+        plain = reader(torch.stack([a, b])).values[0]
+        beside = reader(torch.stack([a, c])).values[0]
+        apart = max(difference(beside, plain), difference(reader(a[None]).values[0], plain))
+        check.figures = {"largest": apart}
+        if apart > subject.allowed:
+            check.find(kinds.NEIGHBOURS, None, **pair(apart, subject.allowed), hint="")
+        return None
+
+    return tried("rows of a batch are independent", subject, run)
+
+
+def check_shift(subject: Subject) -> Check:
+    """All positions moved: relative encodings do not notice."""
+    reader = subject.reader
+
+    def run(check: Check) -> str | None:
+        if "position_ids" not in reader.takes:
+            return "its forward takes no position_ids"
+        reason = _not_relative(subject)
+        if reason is not None:
+            return reason
+        ids, where = reader.tokens(2, SHORT), torch.arange(SHORT)
+        plain = reader(ids, subject.positions(where, where)).values
+        switch = min((v.above for g in subject.groups for v in g.variants), default=1 << 30)
+        worst = 0.0
+        for shift in (s for s in (1, 17) if s + SHORT < switch):
+            found = reader(ids, subject.positions(where + shift, where + shift)).values
+            apart = difference(found, plain)
+            worst = max(worst, apart)
+            if apart > subject.allowed:
+                check.find(
+                    kinds.NOT_RELATIVE, None, shift=shift, **pair(apart, subject.allowed)
+                )
+                break
+        check.figures = {"largest": worst}
+        return None
+
+    return tried("all positions may move", subject, run)
+
+
+def _not_relative(subject: Subject) -> str | None:
+    """Why a model need not be relative, by its config."""
+    held = {group.kind for group in subject.groups}
+    if not held <= {"rotary", "none", "alibi", "t5"} or "rotary" not in held:
+        return f"its position is of kind {', '.join(sorted(held)) or 'unknown'}"
+    if any("query_scale" in group.details for group in subject.groups):
+        return "its queries are scaled by their position"
+    return None
+
+
+def check_history(subject: Subject, far: int) -> Check:
+    """The same call before and after others: long ones, cached ones, one in bfloat16."""
+    reader = subject.reader
+
+    def run(check: Check) -> str | None:
+        ids, where = reader.tokens(2, SHORT), torch.arange(SHORT)
+        plain = reader(ids).values
+        worst, done = 0.0, []
+        for after, call in _others(subject, ids, where, far):
+            try:
+                call()
+            except Exception:
+                continue
+            done.append(after)
+            apart = difference(reader(ids).values, plain)
+            worst = max(worst, apart)
+            if apart > subject.allowed:
+                check.find(kinds.HISTORY, None, after=after, **pair(apart, subject.allowed))
+                break
+        check.figures = {"largest": worst, "after": ", ".join(done)}
+        return None
+
+    return tried("no memory of earlier calls", subject, run)
+
+
+def _others(
+    subject: Subject, ids: Tensor, where: Tensor, far: int
+) -> list[tuple[str, Callable[[], object]]]:
+    reader = subject.reader
+    calls: list[tuple[str, Callable[[], object]]] = []
+    if "position_ids" in reader.takes:
+        there = subject.positions(where + far, where + far)
+        calls.append((f"one at positions from {far} on", lambda: reader(ids, there)))
+    longer = reader.tokens(1, 2 * SHORT)
+    calls.append((f"one of {2 * SHORT} tokens", lambda: reader(longer)))
+    if reader.cached is not None:
+        calls.append(("one with a cache", lambda: in_pieces(reader, ids, (5, 7), None)))
+    calls.append(("one in bfloat16", lambda: _in_bfloat16(reader, ids)))
+    return calls
+
+
+def _in_bfloat16(reader: Reader, ids: Tensor) -> object:
+    with torch.autocast(ids.device.type, dtype=torch.bfloat16):
+        return reader(ids)

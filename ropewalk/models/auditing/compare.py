@@ -1,0 +1,69 @@
+"""When two results are the same but for rounding: how far rounding alone moves this very model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ropewalk.models.auditing.reader import Reader
+
+FACTOR = 50
+"""A difference this many times that of rounding the embeddings is none of rounding."""
+TOO_LOUD = 0.05
+"""Rounding that moves results by more than this hides everything else."""
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """``moved`` is by how much rounding of the embeddings moves results; ``allowed`` by how much
+    they may differ."""
+
+    moved: float
+    allowed: float
+
+    @property
+    def too_loud(self) -> str | None:
+        """Why nothing can be told from results of this model, if so."""
+        if self.allowed <= TOO_LOUD:
+            return None
+        return (
+            f"rounding alone moves its results by {self.moved:.1g} of the largest; load it in a "
+            "wider dtype"
+        )
+
+
+def difference(a: Tensor, b: Tensor) -> float:
+    """max-abs difference over max-abs of ``b``; inf where one is finite and the other is not."""
+    x, y = a.detach().double(), b.detach().double()
+    finite = x.isfinite()
+    if bool((finite != y.isfinite()).any()):
+        return float("inf")
+    if not bool(finite.any()):
+        return 0.0
+    scale = y[finite].abs().max().item() or 1.0
+    return (x[finite] - y[finite]).abs().max().item() / scale
+
+
+def rounding_of(reader: Reader) -> Rounding:
+    """How far results move when the embeddings are rounded otherwise; the worst of three draws."""
+    ids = reader.tokens(2, 12)
+    eps = torch.finfo(reader.dtype).eps
+    plain = reader(ids).values
+    table = reader.embedding()
+    assert table is not None
+    worst = 0.0
+    for seed in range(3):
+        generator = torch.Generator().manual_seed(seed)
+
+        def shaken(_m: object, _a: object, out: Tensor, g: torch.Generator = generator) -> Tensor:
+            draw = torch.randn(out.shape, generator=g).to(out.device)
+            return (out.double() * (1 + 2 * eps * draw.double())).to(out.dtype)
+
+        handle = table.register_forward_hook(shaken)
+        try:
+            worst = max(worst, difference(reader(ids).values, plain))
+        finally:
+            handle.remove()
+    return Rounding(worst, max(FACTOR * worst, 100 * eps))
