@@ -6,6 +6,7 @@ import torch
 
 from ropewalk.models.auditing import kinds
 from ropewalk.models.auditing.behaviour import SHORT, Subject, in_pieces, pair, tried
+from ropewalk.models.auditing.by_design import CROSSING
 from ropewalk.models.auditing.compare import difference
 from ropewalk.models.auditing.report import Check
 
@@ -47,7 +48,7 @@ def check_crossing(subject: Subject, length: int) -> Check:
             check.find(kinds.CACHED_UNLIKE, None, **shown, hint=hint)
         return None
 
-    return tried("cached decoding over the original length", subject, run)
+    return tried(CROSSING, subject, run)
 
 
 def check_far_neighbour(subject: Subject, length: int) -> Check:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
-
-from torch import Tensor
 
 from ropewalk.configs import LayerGroup, Resolved
-from ropewalk.models.cached_form import BACKWARDS, as_cached, require_own_layers
+from ropewalk.configs.value import ASSUMED
+from ropewalk.models.cached_form import as_cached, require_own_layers
 from ropewalk.spectra import Spectrum
 
 
@@ -48,6 +45,12 @@ class Expected:
         return tuple(
             replace(spectrum, attention_factor=1.0) for spectrum in self.cached.spectra(length)
         )
+
+
+def assumed(group: LayerGroup) -> bool:
+    """Whether nothing says how the lanes of these layers pair."""
+    value = group.provenance.get("layout")
+    return value is not None and value.source == ASSUMED
 
 
 def expected_layers(resolved: Resolved) -> list[Expected]:

@@ -34,7 +34,11 @@ def around(length: int) -> tuple[int, ...]:
 
 
 def check_far(
-    reader: Reader, layers: list[Expected], good: set[int], resolved: Resolved, lengths: tuple[int, ...]
+    reader: Reader,
+    layers: list[Expected],
+    good: set[int],
+    resolved: Resolved,
+    lengths: tuple[int, ...],
 ) -> Check:
     """Keys at the last position of each length, in the layers that rotate well near by."""
     turning = [e for e in layers if e.layer in good and e.rotates]
@@ -123,5 +127,8 @@ def _alike(keys: Keys, layer: Expected, length: int) -> list[tuple[int, str]]:
     ends = {1 << n for n in range(4, int(math.log2(length)) + 1)}
     ends |= {length // 2, length - 1, length // 2 - 1}
     for end in sorted(ends - {0, length}):
-        found += [(end - 1, "that of its last row"), (position % end, "counted from its start again")]
+        found += [
+            (end - 1, "that of its last row"),
+            (position % end, "counted from its start again"),
+        ]
     return [(p, what) for p, what in dict.fromkeys(found) if p != position]

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ropewalk.kernels import rotate
 from ropewalk.models.auditing.expected import Expected
 from ropewalk.models.auditing.reader import Reader
-from ropewalk.kernels import rotate
 from ropewalk.spectra import Spectrum
 
 ROWS = 1024

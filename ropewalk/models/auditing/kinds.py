@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from ropewalk.configs.findings.finding import Kind
 
-_BUILD = "build the rotary module anew from the config, in float32, after the model is on its device"
+_BUILD = (
+    "build the rotary module anew from the config, in float32, after the model is on its device"
+)
 
 ON_META = Kind(
     "RW200",
@@ -35,8 +37,8 @@ STORED_NARROW = Kind(
     "RW203",
     "error",
     "Frequencies cast to half precision",
-    "{name} is stored in {dtype}: frequencies are off by up to {relative}, and the angle at position "
-    "{position} by {angle} rad",
+    "{name} is stored in {dtype}: frequencies are off by up to {relative}, and the angle at "
+    "position {position} by {angle} rad",
     "cast weights without buffers (from_pretrained(dtype=…) does), or put the float32 frequencies "
     "back after .to() or .half()",
     "model.half()",
@@ -155,7 +157,8 @@ OTHER_SWITCH = Kind(
     "RW218",
     "error",
     "Another switch by length",
-    "at {length} tokens keys turn by the frequencies for {live}, the config says those for {wanted}",
+    "at {length} tokens keys turn by the frequencies for {live} tokens, the config says those for "
+    "{wanted}",
     "choose frequencies by max(position_ids) + 1 > original_max_position_embeddings",
     "the long factors of LongRoPE at any length",
 )
@@ -204,10 +207,19 @@ ANGLES_OF_FUNCTION = Kind(
     "RW224",
     "error",
     "A rotary function with other angles",
-    "{function} turns the pair of lanes {pair} by {live} rad at position {position}, the config says "
-    "{wanted}",
+    "{function} turns the pair of lanes {pair} by {live} rad at position {position}, the config "
+    "says {wanted}",
     "compare theta and scaling in the config with the tables that these layers get",
     "tables of another theta in an encoder",
+)
+LAYOUT_SEEN = Kind(
+    "RW225",
+    "info",
+    "A layout that only the model shows",
+    "lanes pair as {live}; the config's model type is not known to say so, and explain assumes "
+    "{layout}",
+    "name the layout when converting this model",
+    "a model type that explain does not know",
 )
 CACHED_UNLIKE = Kind(
     "RW230",
@@ -229,8 +241,8 @@ PACKED_UNLIKE = Kind(
     "RW232",
     "error",
     "Packed samples see each other",
-    "samples in one row differ from the same samples alone by {difference} of the largest, rounding "
-    "allows {allowed}",
+    "samples in one row differ from the same samples alone by {difference} of the largest, "
+    "rounding allows {allowed}",
     "restart positions at each sample and mask other samples",
     "a mask that ignores where samples begin",
 )
@@ -322,6 +334,7 @@ KINDS: tuple[Kind, ...] = (
     OTHER_DTYPE,
     Q_UNLIKE_K,
     ANGLES_OF_FUNCTION,
+    LAYOUT_SEEN,
     CACHED_UNLIKE,
     PADDED_UNLIKE,
     PACKED_UNLIKE,

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ropewalk.configs.resolved import ranges
 from ropewalk.models.auditing import kinds
-from ropewalk.models.auditing.expected import Expected
+from ropewalk.models.auditing.expected import Expected, assumed
 from ropewalk.models.auditing.keys import Keys, allowed, fitting, lone_keys, turned
 from ropewalk.models.auditing.lanes import Seen, fitted, in_words, seen_in
 from ropewalk.models.auditing.notebook import Notebook
@@ -41,10 +41,8 @@ def check_rotation(reader: Reader, layers: list[Expected]) -> tuple[Check, set[i
         if keys is None or not (layer.rotates or layer.group.kind in UNTURNED):
             unseen.append(layer.layer)
             continue
-        if layer.rotates and layer.cached is None:
+        if layer.reason is not None:
             unseen.append(layer.layer)
-            if still(keys):
-                wrong.append(layer)
             continue
         apart = _apart(reader, layer, keys)
         if apart is None:
@@ -162,8 +160,6 @@ def diagnose(reader: Reader, layer: Expected, keys: Keys, notes: Notebook) -> No
     if still(keys):
         notes.add(kinds.STILL, layer.layer, pairs=len(layer.group.inv_freq))
         return
-    if layer.cached is None:
-        return
     seen = _seen(keys)
     if seen is None:
         _told_imprecise(reader, layer, keys, notes, " (its keys span too few lanes to say which)")
@@ -190,6 +186,10 @@ def diagnose(reader: Reader, layer: Expected, keys: Keys, notes: Notebook) -> No
         )
     elif seen.mixed or seen.pairs - pairs:
         live = min(seen.pairs, default=seen.mixed[:4])
+        if assumed(layer.group) and seen.layout is not None:
+            stated = layer.group.layout or "unknown"
+            notes.add(kinds.LAYOUT_SEEN, layer.layer, live=seen.layout, layout=stated)
+            return
         notes.add(
             kinds.OTHER_PAIRS,
             layer.layer,

@@ -37,7 +37,12 @@ class State:
 def _held(module: nn.Module) -> tuple[dict[str, Any], dict[str, tuple[Any, Tensor | None]]]:
     attributes = {n: v for n, v in vars(module).items() if n not in _OWN}
     buffers = {
-        n: (b, b.detach().clone() if b is not None and not b.is_meta and b.numel() < _LARGEST else None)
+        n: (
+            b,
+            b.detach().clone()
+            if b is not None and not b.is_meta and b.numel() < _LARGEST
+            else None,
+        )
         for n, b in module._buffers.items()
     }
     return attributes, buffers

@@ -113,20 +113,31 @@ def _groups(row: Row, model: nn.Module, resolved: Resolved) -> list[LayerGroup]:
     if part is None:
         return []
     groups = [g for g in part.layers if g.kind == "rotary" and g.inv_freq]
-    labelled = [g for g in groups if row.key is not None and g.label == row.key]
-    return labelled or groups
+    if row.key is not None and any(g.label is not None for g in groups):
+        return [g for g in groups if g.label in (row.key, None)]
+    return groups
 
 
 def _part(row: Row, model: nn.Module, resolved: Resolved) -> Resolved | None:
-    """The part of the config that a module belongs to; None if it is another tower's."""
+    """The text part of the config, if the module belongs to it; None if to another tower."""
     text = resolved.text()
-    config: Any = getattr(row.module, "config", None)
-    own = getattr(config, "model_type", None)
-    if config is not None and config is not getattr(model, "config", None):
-        for _, part in resolved.everything():
-            if own is not None and part.model_type == own and part.layers:
-                return part if part is text else None
-    return None if _TOWER.search(row.path) and len(list(resolved.everything())) > 1 else text
+    own = _model_type(row, model)
+    if own is not None and own in {part.model_type for _, part in resolved.everything()}:
+        return text if own == text.model_type else None
+    if own is not None and own != resolved.model_type and own != text.model_type:
+        return None
+    return None if _TOWER.search(row.path) and resolved.parts else text
+
+
+def _model_type(row: Row, model: nn.Module) -> str | None:
+    """The model_type of the nearest module above that has a config."""
+    path = row.path.split(".")
+    for end in range(len(path), -1, -1):
+        owner = model.get_submodule(".".join(path[:end]))
+        config: Any = getattr(owner, "config", None)
+        if config is not None:
+            return getattr(config, "model_type", None)
+    return None
 
 
 def _nearest(
@@ -190,6 +201,8 @@ def _judge(
         return
     if relative <= CLOSE and group is not None:
         return
+    if _relative(live.sort().values, wanted.sort().values)[0] <= CLOSE and group is not None:
+        return  # held in another order, which the rotation of keys shows
     if _unwritten(live, wanted):
         ends = {"live": _ends(live), "wanted": _ends(wanted)}
         check.find(kinds.GARBAGE, row.where, name=row.name, **ends)
