@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -26,6 +27,8 @@ class Rounding:
     @property
     def too_loud(self) -> str | None:
         """Why nothing can be told from results of this model, if so."""
+        if math.isinf(self.moved):
+            return "its results are not finite"
         if self.allowed <= TOO_LOUD:
             return None
         return (
@@ -53,7 +56,7 @@ def rounding_of(reader: Reader) -> Rounding:
     plain = reader(ids).values
     table = reader.embedding()
     assert table is not None
-    worst = 0.0
+    worst = float("inf") if bool(plain.isnan().any()) else 0.0
     for seed in range(3):
         generator = torch.Generator().manual_seed(seed)
 

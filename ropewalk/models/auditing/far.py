@@ -53,7 +53,7 @@ def check_far(
             found = lone_keys(reader, turning, (length - 1,), tokens)
         except Exception as error:
             refused.append(length)
-            if length <= declared:
+            if length <= declared and not check.findings:
                 check.find(
                     kinds.NO_RESULT,
                     None,

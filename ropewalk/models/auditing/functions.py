@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FunctionType
@@ -128,33 +128,56 @@ def _layer(module: str) -> int | None:
 def maps_of(call: Call, tokens: int) -> list[Map] | None:
     """What the call does to each of its tensors, lane by lane; None if it cannot be replayed."""
     tensors = {n: x for n in call.roles.tensors if isinstance(x := call.bound.get(n), Tensor)}
-    if not tensors:
-        return None
     widths = {x.shape[-1] for x in tensors.values()}
     if len(widths) != 1 or not all(x.is_floating_point() for x in tensors.values()):
         return None
-    columns: dict[str, list[Tensor]] = {name: [] for name in tensors}
-    returned: dict[str, torch.dtype] = {}
-    for lane in range(widths.pop()):
-        given = {n: _one(x, lane) for n, x in tensors.items()}
+    lanes = widths.pop()
+    found = _replayed(call, tensors, lanes)
+    if found is None:
+        return None
+    maps = []
+    for (name, x), images in zip(tensors.items(), found, strict=True):
+        columns = [_by_token(image, tokens) for image in images]
+        if any(column is None for column in columns):
+            return None
+        mapped = torch.stack(columns, dim=-1)  # pyright: ignore[reportArgumentType]
+        maps.append(Map(name, mapped, x.dtype, images[0].dtype))
+    return maps
+
+
+def _replayed(call: Call, tensors: dict[str, Tensor], lanes: int) -> list[list[Tensor]] | None:
+    """The images of all lanes of each tensor: as rows of one batch, or call by call."""
+    try:
+        batch = {n: _rows_of_lanes(x, lanes) for n, x in tensors.items()}
+        results = _as_tuple(call.function(**{**call.bound, **batch}))[: len(tensors)]
+        if all(r.shape[0] == lanes for r in results) and len(results) == len(tensors):
+            return [[r[lane : lane + 1] for lane in range(lanes)] for r in results]
+    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError):
+        pass
+    found: list[list[Tensor]] = [[] for _ in tensors]
+    for lane in range(lanes):
+        alone = {n: _one(x, lane) for n, x in tensors.items()}
         try:
-            results = _as_tuple(call.function(**{**call.bound, **given}))
+            results = _as_tuple(call.function(**{**call.bound, **alone}))[: len(tensors)]
         except (RuntimeError, TypeError, ValueError, IndexError):
             return None
-        if len(results) < len(tensors):
+        if len(results) < len(tensors) or not all(isinstance(r, Tensor) for r in results):
             return None
-        for name, out in zip(tensors, results, strict=False):
-            if not isinstance(out, Tensor):
-                return None
-            row = _by_token(out, tokens)
-            if row is None:
-                return None
-            columns[name].append(row)
-            returned[name] = out.dtype
-    return [
-        Map(name, torch.stack(columns[name], dim=-1), tensors[name].dtype, returned[name])
-        for name in tensors
-    ]
+        for images, result in zip(found, results, strict=True):
+            images.append(result)
+    return found
+
+
+def _rows_of_lanes(x: Tensor, lanes: int) -> Tensor:
+    """A batch with one lane set to 1 in each row.
+
+    Raises:
+        ValueError: ``x`` has no batch dimension of 1.
+    """
+    if x.dim() < 4 or x.shape[0] != 1:
+        raise ValueError("no batch of one row")
+    rows = torch.eye(lanes, dtype=x.dtype, device=x.device)
+    return rows.reshape(lanes, *(1,) * (x.dim() - 2), lanes).expand(lanes, *x.shape[1:])
 
 
 def _one(x: Tensor, lane: int) -> Tensor:
@@ -174,6 +197,3 @@ def _by_token(out: Tensor, tokens: int) -> Tensor | None:
     if out.dim() >= 3 and out.shape[-3] == tokens:
         return out.reshape(-1, tokens, *out.shape[-2:])[0][:, 0].double().cpu()
     return None
-
-
-Replay = Callable[[Call], list[Map] | None]

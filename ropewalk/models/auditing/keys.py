@@ -60,7 +60,7 @@ def lone_keys(
         if held is None:
             raise ValueError("it keeps no cache of keys by layer")
         for layer in layers:
-            found = _turned_part(held, layer)
+            found = lone_part(held, layer)
             if found is not None:
                 heads, width = found.shape[1], found.shape[-1]
                 by_row = found[:, :, 0].double().cpu().reshape(len(used), len(chunk) * heads, width)
@@ -73,7 +73,7 @@ def lone_keys(
     return made
 
 
-def _turned_part(held: Any, layer: Expected) -> Tensor | None:
+def lone_part(held: Any, layer: Expected) -> Tensor | None:
     """What of a cache's layer turns: its keys, or the lanes that latent attention keeps apart."""
     if layer.layer >= len(held):
         return None

@@ -221,6 +221,14 @@ LAYOUT_SEEN = Kind(
     "name the layout when converting this model",
     "a model type that explain does not know",
 )
+FIRST_ROW = Kind(
+    "RW226",
+    "error",
+    "One row's positions for all rows",
+    "the keys of all rows of a batch turn by the position_ids of one of them",
+    "make cos and sin for each row of position_ids",
+    "position_ids[:1] for every row",
+)
 CACHED_UNLIKE = Kind(
     "RW230",
     "error",
@@ -304,7 +312,7 @@ NO_RESULT = Kind(
     "RW239",
     "error",
     "No finite results within the declared length",
-    "positions up to {position}, within the {declared} that the config declares, give {what}",
+    "positions up to {position}, of {declared} that the config declares, give {what}",
     "make tables as long as the config says, or declare what they hold",
     "a table of 64 positions in a model of 128",
 )
@@ -335,6 +343,7 @@ KINDS: tuple[Kind, ...] = (
     Q_UNLIKE_K,
     ANGLES_OF_FUNCTION,
     LAYOUT_SEEN,
+    FIRST_ROW,
     CACHED_UNLIKE,
     PADDED_UNLIKE,
     PACKED_UNLIKE,

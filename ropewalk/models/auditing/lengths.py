@@ -56,7 +56,7 @@ def check_lengths(subject: Subject, lengths: tuple[int, ...], forced: bool) -> C
             if apart is None:
                 return "it returns no cache"
             figures[f"{length}_tokens"] = apart
-            if apart > subject.allowed:
+            if apart > subject.allowed and not check.findings:
                 _tell(check, subject, length, apart)
         check.figures = figures
         return None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,7 @@ def _quiet(transformers: Any) -> Iterator[None]:
     logging.set_verbosity(50)
     logging.disable_progress_bar()
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:

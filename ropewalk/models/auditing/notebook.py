@@ -22,10 +22,10 @@ class Notebook:
         return {layer for layers in self._found.values() for layer in layers}
 
     def add(self, kind: Kind, layer: int, **values: Any) -> None:
-        """A finding in one layer."""
-        own = self._found.setdefault((kind, tuple(values.items())), [])
-        if layer not in own:
-            own.append(layer)
+        """A finding in one layer; of each kind the first."""
+        if any(own is kind and layer in layers for (own, _), layers in self._found.items()):
+            return
+        self._found.setdefault((kind, tuple(values.items())), []).append(layer)
 
     def write(self, check: Check, worded: Callable[[str], str] = str) -> None:
         """Each finding, at the layers that have it."""

@@ -30,8 +30,8 @@ class Check:
         return Check(name, "skipped", reason)
 
     def find(self, kind: Kind, where: str | None, /, **values: Any) -> None:
-        """Add a finding; one that is more than worth knowing fails the check."""
-        found = kind.finding(where, **values)
+        """Add a finding, at the check itself if nowhere else; but for an info, the check fails."""
+        found = kind.finding(where or self.name, **values)
         if found not in self.findings:
             self.findings.append(found)
         if found.severity != "info":

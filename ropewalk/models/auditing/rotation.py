@@ -10,7 +10,14 @@ from torch import Tensor
 from ropewalk.configs.resolved import ranges
 from ropewalk.models.auditing import kinds
 from ropewalk.models.auditing.expected import Expected, assumed
-from ropewalk.models.auditing.keys import Keys, allowed, fitting, lone_keys, turned
+from ropewalk.models.auditing.keys import (
+    Keys,
+    allowed,
+    fitting,
+    lone_keys,
+    lone_part,
+    turned,
+)
 from ropewalk.models.auditing.lanes import Seen, fitted, in_words, seen_in
 from ropewalk.models.auditing.notebook import Notebook
 from ropewalk.models.auditing.reader import Reader
@@ -124,8 +131,9 @@ def _diagnosed(
         return
     turning = [e for e in layers if e.rotates and e.layer in found]
     if turning and all(still(found[e.layer]) for e in turning) and _by_place(reader, turning[0]):
+        kind = kinds.FIRST_ROW if _alone(reader, turning[0]) else kinds.POSITIONS_IGNORED
         for layer in turning:
-            notes.add(kinds.POSITIONS_IGNORED, layer.layer)
+            notes.add(kind, layer.layer)
         return
     width = max(found[e.layer].values.shape[-1] for e in wrong)
     tokens = reader.tokens(1, min(MOST, 2 * width))[0]
@@ -148,12 +156,28 @@ def _by_place(reader: Reader, layer: Expected) -> bool:
     return False
 
 
+def _alone(reader: Reader, layer: Expected) -> bool:
+    """Whether the key of a token in a batch of its own turns by its position."""
+    ids = reader.tokens(1, 1)
+    first, other = (
+        lone_part(reader(ids, torch.full_like(ids, p), caching=True).cache.layers, layer)
+        for p in (0, 5)
+    )
+    if first is None or other is None:
+        return False
+    return bool((first - other).abs().max() > 1e-3 * first.abs().max())
+
+
 def _widths(layer: Expected) -> tuple[int, int]:
     return layer.group.head_dim, layer.group.rotary_dim
 
 
 def diagnose(reader: Reader, layer: Expected, keys: Keys, notes: Notebook) -> None:
     """What keys do in place of what the config says."""
+    if not bool(keys.values.isfinite().all()):
+        what = "keys that are not finite"
+        notes.add(kinds.NO_RESULT, layer.layer, position=NEAR[-1], declared=NEAR[-1], what=what)
+        return
     if not layer.rotates:
         notes.add(kinds.TURNS, layer.layer)
         return

@@ -16,7 +16,7 @@ from ropewalk.models.auditing.report import Check
 
 CLOSE = 4e-6
 """By which frequencies computed in float32 miss those of the config, relatively."""
-_NAME = re.compile(r"^(?:(?P<key>.+?)_)?(?P<what>original_|long_)?inv_freq$")
+_NAME = re.compile(r"^(?:(?P<key>.+?)_)??(?P<what>original_|long_)?inv_freq$")
 _TOWER = re.compile(r"vis(ion|ual)|image|audio|tower|video|(^|\.)encoder")
 _NARROW = (torch.bfloat16, torch.float16)
 
