@@ -39,22 +39,22 @@ apply says why, and is never counted as passed.
 |---|---|
 | config | the errors that `explain` finds in it |
 | file = loaded config | both resolved, and compared as `diff` does |
-| frequencies | every `inv_freq` a module holds, by kind of layer: finite, written, wide, the config's to 4e-6 |
+| frequencies | every `inv_freq`: finite, written, wide, the config's to 4e-6 |
 | attention factor | every `attention_scaling` |
 | rotation of keys | see below: layers, lanes, pairs, angles |
 | keys at far positions | the same at the original length − 1, + 0, + 1 and twice it |
-| rotary functions, lane by lane | every call replayed with one lane at a time: layout before any reordering, factor, q against k, dtype |
+| rotary functions, lane by lane | each call again, one lane at a time: pairs, factor, dtype, q = k |
 | cached decoding = full pass | token by token, with positions given, and in chunks |
 | left-padded = unpadded | positions from the mask, as `generate` makes them |
 | packed = separate | by restarted positions, or by a block mask |
 | rows of a batch are independent | a row beside others, and alone |
 | all positions may move | by 1 and by 17, where the encoding is relative |
-| no memory of earlier calls | the same call again after a far one, a longer one, a cached one, one in bfloat16 |
+| no memory of earlier calls | again after calls that are far, long, cached, bfloat16 |
 | cached decoding over the original length | at positions on both sides of it |
 | short rows beside long ones | a row beside one that reaches past it |
 | no memory of longer calls | past it, before and after a longer call |
-| cached decoding at full length | whole passes around it, where they take seconds; `--lengths` forces |
-| sensitivity to the dtype of tables | figures only: angles and results with tables in half precision |
+| cached decoding at full length | whole passes that take seconds; `--lengths` forces |
+| sensitivity to the dtype of tables | figures only, of tables in half precision |
 
 **Keys of lone tokens.** A sequence of one token attends to itself alone. So whatever the weights,
 in every layer all that depends on its position is the rotation of its key, and the key that lands
@@ -64,9 +64,9 @@ images of the lanes taken one by one: which turn together, by what angle, and wh
 of a module or function is needed.
 
 **When are two results the same?** Rounding moves the results of a deep model by more than the
-rounding of one operation. The audit measures it: the embeddings of this very model are multiplied by
-1 + 2ε·noise, and 50 times what that does to the results is allowed (at least 100ε). Load in float32
-to see most; what rounding alone hides is told as a check that did not apply.
+rounding of one operation. The audit measures it: the embeddings of this very model are multiplied
+by 1 + 2ε·noise, and 50 times what that does to the results is allowed (at least 100ε). Load in
+float32 to see most; what rounding alone hides is told as a check that did not apply.
 
 **Frequencies that depend on the length.** Dynamic NTK and LongRoPE as transformers has them do
 change with the longest position of a call: cached keys keep old frequencies, rows of a batch change

@@ -126,6 +126,14 @@ HEALTHY = (
     "Ernie4_5",
     "SeedOss",
     "GPTNeoX",
+    "Arcee",
+    "Apertus",
+    "Olmo3",
+    "HunYuanDenseV1",
+    "Exaone4",
+    "Mixtral",
+    "Nemotron",
+    "Persimmon",
     "GPT2",
 )
 
@@ -134,7 +142,7 @@ HEALTHY = (
 def test_nothing_is_found_in_a_healthy_model(kind: str):
     found = audit(tiny(kind), lengths=(64, 130) if kind != "GPT2" else (32, 64))
     assert not found.findings, str(found)
-    assert len(found.checks) - len(found.skipped) >= (8 if kind == "GPT2" else 17), str(found)
+    assert len(found.checks) - len(found.skipped) >= (7 if kind == "GPT2" else 17), str(found)
     assert all(reason for reason in found.skipped.values())
 
 
@@ -306,7 +314,7 @@ def test_pickles_code_and_missing_weights_are_refused(folder: Path, tmp_path: Pa
     weights = load_file(lacking / "model.safetensors")
     del weights["model.norm.weight"]
     save_file(weights, lacking / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(ValueError, match="lacks the weights model.norm.weight"):
+    with pytest.raises(ValueError, match=r"lacks the weights model\.norm\.weight"):
         load(str(lacking))
     coded = tmp_path / "coded"
     shutil.copytree(folder, coded)
