@@ -43,7 +43,7 @@ apply says why, and is never counted as passed.
 | attention factor | every `attention_scaling` |
 | rotation of keys | see below: layers, lanes, pairs, angles |
 | keys at far positions | the same at the original length − 1, + 0, + 1 and twice it |
-| rotary functions, lane by lane | each call again, one lane at a time: pairs, factor, dtype, q = k |
+| rotary functions, lane by lane | each call, one lane at a time: pairs, factor, dtype, q = k |
 | cached decoding = full pass | token by token, with positions given, and in chunks |
 | left-padded = unpadded | positions from the mask, as `generate` makes them |
 | packed = separate | by restarted positions, or by a block mask |
@@ -65,8 +65,9 @@ of a module or function is needed.
 
 **When are two results the same?** Rounding moves the results of a deep model by more than the
 rounding of one operation. The audit measures it: the embeddings of this very model are multiplied
-by 1 + 2ε·noise, and 50 times what that does to the results is allowed (at least 100ε). Load in
-float32 to see most; what rounding alone hides is told as a check that did not apply.
+by 1 + 2ε·noise, and 50 times what that does to the results is allowed (at least 100ε; 5 times in
+half precision). Load in float32 to see most: where rounding hides the rest, that is told as a check
+that did not apply.
 
 **Frequencies that depend on the length.** Dynamic NTK and LongRoPE as transformers has them do
 change with the longest position of a call: cached keys keep old frequencies, rows of a batch change

@@ -158,6 +158,31 @@ def test_other_shapes_of_models_have_no_finding(name: str):
         assert result[1]["rotary functions, lane by lane"].status == "passed"
 
 
+def halved(model: Any, dtype: torch.dtype) -> Any:
+    """Weights in half precision, frequencies in float32, as from_pretrained gives them."""
+    kept = {name: b.clone() for name, b in model.named_buffers() if "inv_freq" in name}
+    model.to(dtype)
+    for name, buffer in kept.items():
+        path, _, last = name.rpartition(".")
+        setattr(model.get_submodule(path), last, buffer)
+    return model
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("kind", ["Llama", "Gemma3", "Cohere"])
+def test_nothing_is_found_in_half_precision(kind: str, dtype: torch.dtype):
+    found = audit(halved(tiny(kind), dtype))
+    assert not found.findings, str(found)
+    assert len(found.checks) == 17
+
+
+@pytest.mark.parametrize("name", ["interleaved", "off_by_one_with_a_cache", "wrong_theta"])
+def test_faults_are_named_in_half_precision(name: str):
+    fault = next(f for f in FAULTS if f.plant.__name__ == name)
+    with planted(fault) as model:
+        assert fault.code in codes(audit(halved(model, torch.bfloat16)))
+
+
 # ---- the model is left as it was -----------------------------------------------------------------
 
 

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from ropewalk.models.auditing.reader import Reader
 
-FACTOR = 50
-"""A difference this many times that of rounding the embeddings is none of rounding."""
-TOO_LOUD = 0.05
-"""Rounding that moves results by more than this hides everything else."""
+FACTOR, NARROW_FACTOR = 50, 5
+"""A difference this many times that of rounding the embeddings is none of rounding; in half
+precision fewer times, or nothing could be told."""
+TOO_LOUD = 0.25
+"""Differences that must be allowed for rounding, and hide everything else."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def difference(a: Tensor, b: Tensor) -> float:
 def rounding_of(reader: Reader) -> Rounding:
     """How far results move when the embeddings are rounded otherwise; the worst of three draws."""
     ids = reader.tokens(2, 12)
-    eps = torch.finfo(reader.dtype).eps
+    eps = max(torch.finfo(reader.dtype).eps, 2.0**-23)  # tables are float32 in any model
     plain = reader(ids).values
     table = reader.embedding()
     assert table is not None
@@ -69,4 +70,5 @@ def rounding_of(reader: Reader) -> Rounding:
             worst = max(worst, difference(reader(ids).values, plain))
         finally:
             handle.remove()
-    return Rounding(worst, max(FACTOR * worst, 100 * eps))
+    narrow = eps > 1e-4
+    return Rounding(worst, NARROW_FACTOR * worst if narrow else max(FACTOR * worst, 100 * eps))

@@ -27,11 +27,15 @@ class Turn:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a map does: pairs that turn, lanes that mix in another way, lanes that stand."""
+    """What a map does: pairs that turn, lanes that mix in another way, lanes that stand.
+
+    Entries of the map up to ``threshold`` are noise.
+    """
 
     turns: tuple[Turn, ...]
     mixed: tuple[int, ...]
     width: int
+    threshold: float = _SEEN
 
     @property
     def lanes(self) -> tuple[int, ...]:
@@ -86,7 +90,7 @@ def seen_in(mapped: Tensor, threshold: float = _SEEN) -> Seen:
             j = partners[0]
             angle = math.atan2(mapped[j, i].item(), mapped[i, i].item())
             turns.append(Turn(i, j, angle))
-    return Seen(tuple(turns), tuple(mixed), width)
+    return Seen(tuple(turns), tuple(mixed), width, threshold)
 
 
 def in_words(lanes: tuple[int, ...]) -> str:

@@ -18,7 +18,7 @@ from ropewalk.models.auditing.keys import (
     lone_part,
     turned,
 )
-from ropewalk.models.auditing.lanes import Seen, fitted, in_words, seen_in
+from ropewalk.models.auditing.lanes import Seen, Turn, fitted, in_words, seen_in
 from ropewalk.models.auditing.notebook import Notebook
 from ropewalk.models.auditing.reader import Reader
 from ropewalk.models.auditing.report import Check
@@ -200,7 +200,7 @@ def diagnose(reader: Reader, layer: Expected, keys: Keys, notes: Notebook) -> No
         return
     pairs = frozenset(wanted)
     lanes = {lane for pair in pairs for lane in pair}
-    if {*seen.lanes} - lanes or len({*seen.lanes}) < len(lanes) - _slow(wanted):
+    if {*seen.lanes} - lanes or len({*seen.lanes}) < len(lanes) - _slow(wanted, seen.threshold):
         notes.add(
             kinds.OTHER_LANES,
             layer.layer,
@@ -219,7 +219,7 @@ def diagnose(reader: Reader, layer: Expected, keys: Keys, notes: Notebook) -> No
             layer.layer,
             live=_pair(live),
             wanted=_pair(min(pairs)),
-            layout=layer.cached.layout or "unknown",
+            layout=layer.group.layout or "unknown",
         )
     else:
         _angles(reader, layer, keys, seen, wanted, notes)
@@ -230,28 +230,23 @@ def _pair(lanes: Iterable[int]) -> str:
 
 
 def _seen(keys: Keys) -> Seen | None:
-    """What the map of position 1 shows, with pairs so slow that only later positions show them."""
-    found: dict[tuple[int, int], object] = {}
+    """What the map of position 1 shows, with pairs so slow that only the last position shows them;
+    None if the keys span too few lanes."""
+    angles: dict[tuple[int, int], float] = {}
     mixed: set[int] = set()
-    first: Seen | None = None
+    threshold = 0.0
     for index in (1, len(keys.positions) - 1):
         mapped = fitted(keys.values[0], keys.values[index])
         if mapped is None:
             return None
-        threshold = max(1e-4, 40 * keys.noise / keys.scale, _loose(mapped))
-        seen = seen_in(mapped, threshold)
-        first = first or seen
+        noise = max(1e-4, 40 * keys.noise / keys.scale, _loose(mapped))
+        seen, threshold = seen_in(mapped, noise), max(threshold, noise)
         mixed |= {*seen.mixed}
         for turn in seen.turns:
             angle = turn.angle if index == 1 else turn.angle / keys.positions[index]
-            found.setdefault((turn.first, turn.second), type(turn)(*_ends(turn), angle))
-    assert first is not None
-    turns = tuple(t for t in found.values())
-    return Seen(turns, tuple(sorted(mixed)), first.width)  # pyright: ignore[reportArgumentType]
-
-
-def _ends(turn: object) -> tuple[int, int]:
-    return turn.first, turn.second  # pyright: ignore[reportAttributeAccessIssue]
+            angles.setdefault((turn.first, turn.second), angle)
+    turns = tuple(Turn(*pair, angle) for pair, angle in angles.items())
+    return Seen(turns, tuple(sorted(mixed)), keys.values.shape[-1], threshold)
 
 
 def _loose(mapped: Tensor) -> float:
@@ -276,9 +271,9 @@ def _wanted(layer: Expected, keys: Keys) -> dict[tuple[int, int], float] | None:
     return angles
 
 
-def _slow(wanted: dict[tuple[int, int], float]) -> int:
+def _slow(wanted: dict[tuple[int, int], float], threshold: float) -> int:
     """Lanes that turn too slowly to be seen at small positions."""
-    return sum(2 for f in wanted.values() if abs(f) * NEAR[-1] < 2e-3)
+    return sum(2 for f in wanted.values() if abs(f) * NEAR[-1] < max(2e-3, 4 * threshold))
 
 
 def _angles(
