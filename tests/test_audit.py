@@ -23,6 +23,7 @@ from ropewalk.models import Audit, audit  # noqa: E402
 from ropewalk.models.auditing import KINDS  # noqa: E402
 from ropewalk.models.auditing.lanes import fitted, seen_in  # noqa: E402
 from ropewalk.models.auditing.loading import load  # noqa: E402
+from ropewalk.models.auditing.state import undisturbed  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -201,6 +202,26 @@ def test_a_model_is_left_as_it_was():
     after = dict([*model.named_buffers(), *model.named_parameters()])
     assert all(torch.equal(after[n], t) for n, t in before.items())
     assert sys.getprofile() is None
+
+
+def test_a_state_is_put_back_whatever_was_done():
+    model = tiny("Llama")
+    module = model.model.rotary_emb
+    held, values = module.inv_freq, module.inv_freq.clone()
+    with undisturbed(model) as state:
+        held.mul_(2)
+        module.longest = 7
+        state.restore()
+        assert torch.equal(module.inv_freq, values)
+        assert not hasattr(module, "longest")
+        module.inv_freq = values * 3
+        module.register_buffer("table", torch.zeros(2))
+        module.attention_scaling = 2.0
+        held.fill_(float("nan"))
+    assert module.inv_freq is held
+    assert torch.equal(held, values)
+    assert "table" not in module._buffers
+    assert module.attention_scaling == 1.0
 
 
 def test_an_audit_does_not_care_what_ran_before():

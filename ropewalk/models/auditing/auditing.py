@@ -9,18 +9,21 @@ from torch import nn
 
 from ropewalk.configs import Resolved, resolve
 from ropewalk.configs.diff import diff
-from ropewalk.models.auditing import behaviour, kinds
+from ropewalk.models.auditing import behaviour
 from ropewalk.models.auditing.by_length import check_crossing, check_far_neighbour, check_growth
+from ropewalk.models.auditing.caching import check_cache
 from ropewalk.models.auditing.compare import rounding_of
 from ropewalk.models.auditing.expected import expected_layers
 from ropewalk.models.auditing.far import around, check_far, original_length
 from ropewalk.models.auditing.function_checks import check_functions
+from ropewalk.models.auditing.kinds import tables as kinds
 from ropewalk.models.auditing.lengths import check_lengths
 from ropewalk.models.auditing.precision import check_precision
 from ropewalk.models.auditing.reader import Reader
 from ropewalk.models.auditing.report import Audit, Check
 from ropewalk.models.auditing.rotation import check_rotation
 from ropewalk.models.auditing.state import State, undisturbed
+from ropewalk.models.auditing.subject import Subject
 from ropewalk.models.auditing.tables import check_factors, check_tables
 from ropewalk.spectra.arguments import check_int
 
@@ -110,7 +113,7 @@ class _Steps:
         self.last = (resolved.text().context.declared or self.length) - 1
         self.layers = expected_layers(resolved)
         self.good: set[int] = set()
-        self.subject: behaviour.Subject | None = None
+        self.subject: Subject | None = None
         self._refusal: str | None = None
         self._asked = False
 
@@ -127,8 +130,8 @@ class _Steps:
 
     def runs(self) -> list[Step]:
         """Results that must not differ."""
-        subject_checks: tuple[Callable[[behaviour.Subject], Check], ...] = (
-            behaviour.check_cache,
+        subject_checks: tuple[Callable[[Subject], Check], ...] = (
+            check_cache,
             behaviour.check_padding,
             behaviour.check_packing,
             behaviour.check_neighbours,
@@ -160,10 +163,10 @@ class _Steps:
         rounding = rounding_of(self.reader)
         if rounding.too_loud is not None:
             return [Check.skipped("results", rounding.too_loud)]
-        self.subject = behaviour.Subject(self.reader, self.resolved, self.state, rounding)
+        self.subject = Subject(self.reader, self.resolved, self.state, rounding)
         return []
 
-    def _of_results(self, check: Callable[[behaviour.Subject], Check]) -> list[Check]:
+    def _of_results(self, check: Callable[[Subject], Check]) -> list[Check]:
         return [] if self.subject is None else [check(self.subject)]
 
 

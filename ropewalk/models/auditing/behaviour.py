@@ -1,151 +1,20 @@
-"""What must not change results: caching, padding, packing, neighbours, moving, earlier calls."""
+"""What must not change results: padding, packing, neighbours, moving, earlier calls."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from ropewalk.configs import Resolved
-from ropewalk.models.auditing import kinds
-from ropewalk.models.auditing.by_design import PACKING, PADDING, SHIFT, excused
-from ropewalk.models.auditing.compare import Rounding, difference
+from ropewalk.models.auditing.by_design import PACKING, PADDING, SHIFT
+from ropewalk.models.auditing.caching import in_pieces
+from ropewalk.models.auditing.compare import difference
+from ropewalk.models.auditing.kinds import results as kinds
 from ropewalk.models.auditing.reader import Reader
 from ropewalk.models.auditing.report import Check
-from ropewalk.models.auditing.state import State
+from ropewalk.models.auditing.subject import SHORT, Subject, pair, recurrent, tried
 from ropewalk.positions import left_padded
-
-SHORT = 12
-_RECURRENT = re.compile(r"mamba|ssm|recurrent|lightning|linear_attn|conv|deltanet|rwkv", re.I)
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A model under test: how to read with it, its config, what it was, and its rounding."""
-
-    reader: Reader
-    resolved: Resolved
-    state: State
-    rounding: Rounding
-
-    @property
-    def allowed(self) -> float:
-        """By how much results may differ."""
-        return self.rounding.allowed
-
-    def positions(self, *values: Tensor) -> Tensor | None:
-        """position_ids ``[batch, tokens]``, or None for a model that takes none."""
-        if "position_ids" not in self.reader.takes:
-            return None
-        return torch.stack(values).to(self.reader.device)
-
-    @property
-    def groups(self) -> tuple[Any, ...]:
-        """The groups of layers of the text part."""
-        return self.resolved.text().layers
-
-    @property
-    def scaling(self) -> str | None:
-        """The rope_type by which frequencies depend on the length, if any does."""
-        return next((g.rope_type for g in self.groups if g.variants), None)
-
-
-def pair(value: float, limit: float) -> dict[str, str]:
-    """A difference and what is allowed, for a message."""
-    return {"difference": f"{value:.2g}", "allowed": f"{limit:.1g}"}
-
-
-def tried(name: str, subject: Subject, run: Callable[[Check], str | None]) -> Check:
-    """One check from the state that the model was found in; ``run`` may say why it does not apply.
-
-    A call that the model refuses is a reason too: it is told, not judged.
-    """
-    check = Check(name)
-    reason = excused(subject.resolved.text().model_type, name)
-    if reason is not None:
-        return Check.skipped(name, reason)
-    subject.state.restore()
-    try:
-        reason = run(check)
-    except Exception as error:
-        reason = (
-            f"the model refuses it: {type(error).__name__}: {' '.join(str(error).split())[:160]}"
-        )
-    finally:
-        subject.state.restore()
-    return check if reason is None else Check.skipped(name, reason)
-
-
-# --- caching ------------------------------------------------------------------------------------
-
-
-def check_cache(subject: Subject) -> Check:
-    """A prompt read at once, and read token by token with a cache; positions counted and given."""
-    reader = subject.reader
-
-    def run(check: Check) -> str | None:
-        if reader.cached is None:
-            return "it keeps no cache"
-        ids = reader.tokens(2, SHORT)
-        full, figures = reader(ids).values, {}
-        for way, sizes, positions in _ways(subject):
-            subject.state.restore()
-            pieces = in_pieces(reader, ids, sizes, positions)
-            if pieces is None:
-                return "it returns no cache"
-            figures[way] = difference(pieces, full)
-            if figures[way] > subject.allowed:
-                if way == "in chunks" and _recurrent(reader):
-                    del figures[way]
-                    continue
-                hint = "" if way == "one by one" else f" ({way})"
-                check.find(
-                    kinds.CACHED_UNLIKE, None, **pair(figures[way], subject.allowed), hint=hint
-                )
-                break
-        check.figures = figures
-        return None
-
-    return tried("cached decoding = full pass", subject, run)
-
-
-def _ways(subject: Subject) -> list[tuple[str, tuple[int, ...], Tensor | None]]:
-    """Ways to read a prompt in pieces."""
-    one_by_one = (5, *(1,) * (SHORT - 5))
-    ways: list[tuple[str, tuple[int, ...], Tensor | None]] = [("one by one", one_by_one, None)]
-    if subject.positions(torch.arange(1)) is not None:
-        ways.append(("with position_ids given", one_by_one, torch.arange(SHORT)))
-    return [*ways, ("in chunks", (5, 2, 5), None)]
-
-
-def in_pieces(
-    reader: Reader,
-    ids: Tensor,
-    sizes: tuple[int, ...],
-    positions: Tensor | None,
-    last: bool = False,
-) -> Tensor | None:
-    """The values of ``ids`` read piece by piece with one cache; None if there is none.
-
-    ``last`` wants only the last value of each piece.
-    """
-    cache, found, start = None, [], 0
-    for size in sizes:
-        piece = slice(start, start + size)
-        where = None
-        if positions is not None:
-            where = positions[piece].expand(len(ids), -1).to(ids.device)
-        made = reader(ids[:, piece], where, cache=cache, caching=True, last=1 if last else None)
-        cache, start = made.cache, start + size
-        if cache is None:
-            return None
-        found.append(made.values)
-    return torch.cat(found, dim=1)
-
 
 # --- padding and packing ------------------------------------------------------------------------
 
@@ -199,7 +68,7 @@ def check_packing(subject: Subject) -> Check:
         best = min(ways, key=lambda way: ways[way])
         check.figures = {"way": best, "largest": ways[best]}
         if ways[best] > subject.allowed:
-            if _recurrent(reader):
+            if recurrent(reader):
                 return "it has layers with a recurrent state, which packing mixes"
             check.find(kinds.PACKED_UNLIKE, None, **pair(ways[best], subject.allowed))
         return None
@@ -223,11 +92,6 @@ def causal(reader: Reader) -> bool:
     other = torch.cat([ids[:, :-1], reader.tokens(1, 5, seed=3)[:, -1:]], dim=1)
     first, second = (reader(x).values[:, 0] for x in (ids, other))
     return difference(second, first) < 1e-3
-
-
-def _recurrent(reader: Reader) -> bool:
-    """Whether any layer keeps a state that is no list of keys."""
-    return any(_RECURRENT.search(type(m).__name__) for m in reader.model.modules())
 
 
 # --- neighbours, shifts, history ----------------------------------------------------------------

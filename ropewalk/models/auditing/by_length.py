@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from ropewalk.models.auditing import kinds
-from ropewalk.models.auditing.behaviour import SHORT, Subject, in_pieces, pair, tried
 from ropewalk.models.auditing.by_design import CROSSING
+from ropewalk.models.auditing.caching import in_pieces
 from ropewalk.models.auditing.compare import difference
+from ropewalk.models.auditing.kinds import results as kinds
 from ropewalk.models.auditing.report import Check
+from ropewalk.models.auditing.subject import SHORT, Subject, pair, tried
 
 _REACH = 4
 """Tokens on either side of the length that is crossed."""

@@ -7,9 +7,10 @@ import math
 from torch import Tensor
 
 from ropewalk.configs import Resolved
-from ropewalk.models.auditing import kinds
 from ropewalk.models.auditing.expected import Expected
 from ropewalk.models.auditing.keys import Keys, allowed, lone_keys, turned
+from ropewalk.models.auditing.kinds import results
+from ropewalk.models.auditing.kinds import rotation as kinds
 from ropewalk.models.auditing.notebook import Notebook
 from ropewalk.models.auditing.reader import Reader
 from ropewalk.models.auditing.report import Check
@@ -55,7 +56,7 @@ def check_far(
             refused.append(length)
             if length <= declared and not check.findings:
                 check.find(
-                    kinds.NO_RESULT,
+                    results.NO_RESULT,
                     None,
                     position=length - 1,
                     declared=declared,

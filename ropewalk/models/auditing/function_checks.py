@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from ropewalk.configs.resolved import LayerGroup, Resolved
-from ropewalk.models.auditing import kinds
 from ropewalk.models.auditing.by_design import FUNCTIONS as NAME
 from ropewalk.models.auditing.by_design import excused
 from ropewalk.models.auditing.expected import Expected, assumed
 from ropewalk.models.auditing.functions import Call, Map, maps_of, recorded
+from ropewalk.models.auditing.kinds import rotation as kinds
 from ropewalk.models.auditing.notebook import Notebook
 from ropewalk.models.auditing.reader import Reader
 from ropewalk.models.auditing.report import Check

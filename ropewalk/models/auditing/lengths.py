@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ropewalk.models.auditing import kinds
-from ropewalk.models.auditing.behaviour import Subject, in_pieces, pair, tried
+from ropewalk.models.auditing.caching import in_pieces
 from ropewalk.models.auditing.compare import difference
+from ropewalk.models.auditing.kinds import results as kinds
 from ropewalk.models.auditing.report import Check
+from ropewalk.models.auditing.subject import Subject, pair, tried
 
 NAME = "cached decoding at full length"
 STEPS = 3

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ropewalk.models.auditing.behaviour import SHORT, Subject, tried
 from ropewalk.models.auditing.compare import difference
 from ropewalk.models.auditing.report import Check
+from ropewalk.models.auditing.subject import SHORT, Subject, tried
 from ropewalk.models.auditing.tables import rows
 
 NAME = "sensitivity to the dtype of tables"

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ropewalk.configs import LayerGroup, Resolved
-from ropewalk.models.auditing import kinds
+from ropewalk.models.auditing.kinds import tables as kinds
 from ropewalk.models.auditing.report import Check
 
 CLOSE = 4e-6
