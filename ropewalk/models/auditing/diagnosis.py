@@ -44,7 +44,7 @@ def diagnosed(
     found: dict[int, Keys],
     notes: Notebook,
 ) -> None:
-    """Note what each of the layers that are ``wrong`` does, from more tokens where that needs them."""
+    """Note what each layer of ``wrong`` does, from as many tokens as that needs."""
     if not wrong:
         return
     turning = [e for e in layers if e.rotates and e.layer in found]
