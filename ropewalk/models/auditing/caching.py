@@ -39,7 +39,7 @@ def check_cache(subject: Subject) -> Check:
                     hint=hint,
                 )
                 break
-        check.figures = figures
+        check.figures = {way.replace(" ", "_"): apart for way, apart in figures.items()}
         return None
 
     return tried("cached decoding = full pass", subject, run)

@@ -25,14 +25,14 @@ def check_precision(subject: Subject, last: int) -> Check:
         held = [row for row in rows(reader.model) if not row.values.is_meta and not row.what]
         if not held:
             return "no module holds frequencies under the name inv_freq"
-        figures: dict[str, Any] = {}
+        figures: dict[str, Any] = {"position": last}
         for narrow in (torch.bfloat16, torch.float16):
             name = str(narrow).removeprefix("torch.")
             worst = max(
                 (row.values.double() - row.values.to(narrow).double()).abs().max().item()
                 for row in held
             )
-            figures[f"inv_freq_in_{name}_(rad_at_{last})"] = worst * last
+            figures[f"rad_with_inv_freq_in_{name}"] = worst * last
         ids = reader.tokens(2, SHORT)
         plain = reader(ids).values
         with _narrowed([row.module for row in held], torch.bfloat16):
