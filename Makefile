@@ -35,9 +35,10 @@ lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-docs-pages: $(VENV)/dev          ## write docs/encodings and the README list from the catalogue, docs/findings.md
+docs-pages: $(VENV)/dev          ## write docs/encodings and the README list from the catalogue, docs/findings.md, docs/audit.md
 	$(BIN)/python scripts/make_docs.py
 	$(BIN)/python scripts/make_findings_page.py
+	$(BIN)/python scripts/make_audit_page.py
 
 site: $(VENV)/dev                ## build the documentation site, strictly
 	$(PIP) -e '.[docs]'

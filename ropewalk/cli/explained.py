@@ -150,7 +150,7 @@ def _findings(resolved: Resolved, width: int, lines_left: int | None) -> list[Te
         found = [f for f in resolved.findings if f.severity == severity]
         for i, finding in enumerate(found):
             told = [] if i else [Text(heading, style="bold")]
-            told += _told(finding, width)
+            told += told(finding, width)
             if hidden or i >= SHOWN[severity] or not _fits(lines, told, lines_left):
                 hidden += len(found) - i
                 break
@@ -164,7 +164,7 @@ def _fits(lines: list[Text], more: list[Text], left: int | None) -> bool:
     return left is None or len(lines) <= 1 or len(lines) + len(more) <= left
 
 
-def _told(finding: Finding, width: int) -> list[Text]:
+def told(finding: Finding, width: int) -> list[Text]:
     """A finding in words, and what to do about it unless that is nothing."""
     where = f"{shortened(finding.key)}: " if finding.key else ""
     lines = block(
