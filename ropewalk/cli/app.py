@@ -76,14 +76,11 @@ app.command("explain", epilog="Example: ropewalk explain model/config.json")(exp
 app.command("diff", epilog="Example: ropewalk diff model/config.json model.gguf")(diff)
 app.command("emit", epilog="Example: ropewalk emit model/config.json --for vllm")(emit)
 app.command("extend", epilog="Example: ropewalk extend model/config.json --to 131072")(extend)
-<<<<<<< HEAD
 app.command(
     "race", epilog="Example: ropewalk race --encodings rope,alibi --seeds 5 --out race.html"
 )(race)
 app.command("report", epilog="Example: ropewalk report race.jsonl --out race.html")(report)
-=======
 app.command("audit", epilog="Example: ropewalk audit path/to/model --json")(audit)
->>>>>>> audit
 app.add_typer(bench, name="bench")
 app.command("check", epilog="Example: ropewalk check rope --set phases=float32")(check)
 
