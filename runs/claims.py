@@ -5,7 +5,7 @@ as a difference of two encodings with the same seed, and the statement is
 
 - *reproduced* if the interval of its median over seeds lies on the side that was claimed,
 - *refuted* if the interval lies on the other side,
-- *undecided* at this scale if the margin is inside it.
+- *undecided* at this scale if the margin is inside it, or if no model learned the task at all.
 
 With five seeds the interval is their range (:mod:`ropewalk.lab.statistics`), so a number that is as
 likely on one side as on the other is called reproduced once in 32 times, and refuted as often.
@@ -37,20 +37,24 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Statement:
-    """A number per seed, and the side of a margin on which it is said to lie."""
+    """A number per seed, and the side of a margin on which it is said to lie.
+
+    ``idle`` says why the number decides nothing, where it does not: no model learned the task.
+    """
 
     words: str
     unit: str
     values: BySeed
     side: Literal["below", "above"]
     margin: float = 0.0
+    idle: str = ""
 
     def judged(self) -> dict[str, Any]:
         """The statement with its median, interval and verdict, as JSON."""
         median, low, high = statistics.interval(self.values.values())
         below, above = high < self.margin, low > self.margin
         verdict = "undecided"
-        if below or above:
+        if (below or above) and not self.idle:
             verdict = "reproduced" if below == (self.side == "below") else "refuted"
         return {
             "words": self.words,
@@ -62,6 +66,7 @@ class Statement:
             "high": finite(high),
             "values": [finite(value) for value in self.values.values()],
             "verdict": verdict,
+            "idle": self.idle,
         }
 
 
@@ -107,6 +112,18 @@ def shares(records: Sequence[Record], task: str, length: int) -> dict[str, dict[
             mean = math.fsum(curve) / len(curve)
             found.setdefault(record["config"]["encoding"], {})[record["config"]["seed"]] = mean
     return found
+
+
+def unlearned(trained: Mapping[str, BySeed], least: float) -> str:
+    """Why a comparison of shares is idle: no encoding learned the task it was trained on; or ""."""
+    medians = {name: statistics.interval(own.values()).median for name, own in trained.items()}
+    best = max(medians, key=medians.__getitem__)
+    if medians[best] >= least:
+        return ""
+    return (
+        f"no encoding learned it at the trained length: the best, {best}, has {medians[best]:.2f}, "
+        f"and {least:g} is asked for"
+    )
 
 
 def verdict(statements: Sequence[Mapping[str, Any]]) -> str:

@@ -17,7 +17,8 @@ of several seeds, mostly as a difference between two encodings with the same see
 and the same other weights. An interval is the {interval}.
 
 A statement is **reproduced** if its whole interval lies on the claimed side of its margin,
-**refuted** if it lies on the other side, and **undecided** at this scale if the margin is inside.
+**refuted** if it lies on the other side, and **undecided** at this scale if the margin is inside or
+if no model learned the task at all.
 With five seeds, a number that is as likely on one side as on the other is called reproduced once in
 32 times, and refuted as often; of many statements, some are so by chance. A small model that
 refutes a claim about large ones says that the claim does not hold at every scale, and no more.
@@ -72,8 +73,8 @@ def section(record: dict[str, Any]) -> str:
         + rows,
         *(table(race) for race in record.get("races", [])),
     ]
-    if record.get("note"):
-        parts.append(f"{record['note']}\n")
+    idle = sorted({each["idle"] for each in record["statements"] if each["idle"]})
+    parts += [f"Undecided: {reason}.\n" for reason in idle]
     return "\n".join(parts)
 
 
