@@ -18,9 +18,9 @@ CLAIM = Claim(
     source="Kazemnejad et al. (2023), The Impact of Positional Encoding on Length Generalization "
     "in Transformers; Ruoss et al. (2023), Randomized Positional Encodings Boost Length "
     "Generalization of Transformers",
-    setting="copy and reverse of 16 symbols and addition (sum written from its last digit), trained "
-    "up to length n, share of symbols right at 2n: n = 10, 8 and 3; 2 layers of 4 heads, 1500 steps "
-    "of 32 examples",
+    setting="copy and reverse of 16 symbols, addition with the sum written from its last digit; "
+    "trained up to length n = 10, 8 and 3, share of symbols right at 2n; 2 layers of 4 heads, 1500 "
+    "steps of 32 examples",
     script="claim_09_algorithms.py",
 )
 BASES = ("sinusoidal", "rope", "alibi")
