@@ -15,6 +15,7 @@ from ropewalk._version import __version__
 from ropewalk.cli.bench import bench
 from ropewalk.cli.build_kernel import build_kernel
 from ropewalk.cli.check import check
+from ropewalk.cli.convert import convert
 from ropewalk.cli.diff import diff
 from ropewalk.cli.emit import emit
 from ropewalk.cli.encodings import encodings
@@ -73,6 +74,9 @@ app.command("explain", epilog="Example: ropewalk explain model/config.json")(exp
 app.command("diff", epilog="Example: ropewalk diff model/config.json model.gguf")(diff)
 app.command("emit", epilog="Example: ropewalk emit model/config.json --for vllm")(emit)
 app.command("extend", epilog="Example: ropewalk extend model/config.json --to 131072")(extend)
+app.command("convert", epilog="Example: ropewalk convert model model-interleaved --to interleaved")(
+    convert
+)
 app.add_typer(bench, name="bench")
 app.command("check", epilog="Example: ropewalk check rope --set phases=float32")(check)
 

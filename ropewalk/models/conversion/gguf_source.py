@@ -1,8 +1,8 @@
 """A GGUF file as a checkpoint of transformers: names, config, and tensors one at a time.
 
-Quantised tensors become float32, which is what the quantised numbers are exactly; others keep their
-dtype. llama.cpp stores q and k of some architectures interleaved; nothing is undone here, as that is
-what a conversion does.
+Quantised tensors become float32, which is what their numbers are exactly; others keep their dtype.
+llama.cpp stores q and k of some architectures interleaved; nothing is undone here, as that is what
+a conversion does.
 
 Source: the GGUF specification and ``tensor_mapping.py`` of ggml's gguf package (2026).
 """

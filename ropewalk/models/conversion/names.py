@@ -38,12 +38,10 @@ ROLES: dict[str, str] = {
     "q_b_proj": "q",
     "kv_a_proj_with_mqa": "latent_k",
 }
-KEPT = frozenset(
-    """v_proj o_proj out_proj dense Wo wv wo value c_proj kv_b_proj kv_a_layernorm q_a_proj
-    q_a_layernorm sinks gate_proj g_proj attn_sub_norm v_norm lambda_q1 lambda_k1 lambda_q2 lambda_k2
-    subln rotary_emb bias masked_bias embed_positions inner_attn indexer layer_norm
-    A dt_proj""".split()
-)
+_KEPT = """v_proj o_proj out_proj dense Wo wv wo value c_proj kv_b_proj kv_a_layernorm q_a_proj
+q_a_layernorm sinks gate_proj g_proj attn_sub_norm v_norm lambda_q1 lambda_k1 lambda_q2
+lambda_k2 subln rotary_emb bias masked_bias embed_positions inner_attn indexer layer_norm"""
+KEPT = frozenset(_KEPT.split())
 """Parts of attention that no rotated lane passes through."""
 
 _SUSPECT = re.compile(r"(?:^|[._])(?:q|k|qk|qkv|kv|query|key|wq|wk|c_attn|w_pack|wqkv)(?:[._]|$)")

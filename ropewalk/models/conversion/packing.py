@@ -1,7 +1,7 @@
 """Where the heads of q and k start among the rows of a projection, however it is packed.
 
-Every function takes the numbers of query heads ``h``, key heads ``k`` and lanes of a head ``d``, and
-gives (starts of q, starts of k, number of rows).
+Every function takes the numbers of query heads ``h``, key heads ``k`` and lanes of a head ``d``,
+and gives (starts of q, starts of k, number of rows).
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def _is_matrix(part: Part) -> bool:
 
 def _lanes(layer: Layer, side: str, name: str, reader: Reader, random: torch.Generator) -> Tensor:
     """The rotated lanes of every head for random inputs. ``[heads, tokens, width]``"""
-    part, turn = layer.turned[name]
+    _, turn = layer.turned[name]
     starts, width = getattr(turn, side), turn.width
     rows = torch.stack([reader.rows(name, start, width) for start in starts])
     x = torch.randn(TOKENS, rows.shape[-1], generator=random, dtype=torch.float64)

@@ -66,6 +66,8 @@ def beside(out: Path) -> Iterator[Path]:
 
 def _finish(made: Path, out: Path) -> None:
     os.chmod(made, 0o777 & ~_umask())
+    for path in made.iterdir():
+        _settle(path)
     _settle(made)
     if os.path.lexists(out):
         raise ValueError(f"{out} appeared meanwhile; nothing is overwritten")
@@ -76,12 +78,16 @@ def _finish(made: Path, out: Path) -> None:
     _settle(out.parent)
 
 
-def _settle(folder: Path) -> None:
-    """Have the names in a folder on the disk, where the file system can."""
-    handle = os.open(folder, os.O_RDONLY)
+def _settle(path: Path) -> None:
+    """Have a file, or the names in a folder, on the disk.
+
+    Raises:
+        OSError: the disk could not take a file.
+    """
+    handle = os.open(path, os.O_RDONLY)
     try:
-        with contextlib.suppress(OSError):
-            os.fsync(handle)
+        with contextlib.suppress(OSError) if path.is_dir() else contextlib.nullcontext():
+            os.fsync(handle)  # some file systems cannot do it with folders
     finally:
         os.close(handle)
 

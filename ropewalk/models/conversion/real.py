@@ -54,12 +54,12 @@ def _difference(
 def _config(config: dict[str, Any]) -> Any:
     """The config object of transformers; never code of the model's own."""
     try:
-        from transformers import AutoConfig
+        from transformers import CONFIG_MAPPING
     except ImportError:
         raise modules.NotRun("transformers is not installed") from None
-    own = {key: value for key, value in config.items() if key not in ("model_type", RECORD)}
+    own = {key: value for key, value in config.items() if key != RECORD}
     try:
-        return AutoConfig.for_model(config.get("model_type", ""), **own)
+        return CONFIG_MAPPING[config.get("model_type", "")].from_dict(own)
     except Exception as error:
         raise modules.NotRun(f"{type(error).__name__}: {error}"[:200]) from None
 

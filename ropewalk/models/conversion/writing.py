@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -48,7 +47,6 @@ def copy_turned(
             for block in chunks(source, entry.begin, entry.end):
                 out.write(block)
                 tell(len(block))
-        settle(out)
 
 
 def write_new(
@@ -72,27 +70,18 @@ def write_new(
             block = data(name)
             out.write(block)
             tell(len(block))
-        settle(out)
 
 
 def copy_beside(path: Path, folder: Path) -> None:
     """A file that holds no weights, as it is."""
     with path.open("rb") as source, (folder / path.name).open("xb") as out:
         shutil.copyfileobj(source, out)
-        settle(out)
 
 
 def write_text(path: Path, text: str) -> None:
     """A small file."""
     with path.open("xb") as out:
         out.write(text.encode())
-        settle(out)
-
-
-def settle(file: BinaryIO) -> None:
-    """Have it on the disk."""
-    file.flush()
-    os.fsync(file.fileno())
 
 
 def taken(file: BinaryIO, entry: Entry) -> bytes:

@@ -1,0 +1,169 @@
+"""Convert a tiny random model of every architecture and compare what it computes.
+
+    python scripts/convert_sweep.py [--write] [ARCHITECTURE …]
+
+Each model is saved, converted to the other layout, loaded again from what was written, and run with
+its own rotation replaced by the same one for the other layout: outputs must agree, and must not
+without that. Types that ropewalk does not know are tried in every packing, so that the table in
+``ropewalk/models/conversion/families.py`` can be kept. ``--write`` puts the list into
+docs/converted.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import tiny_models
+from patch_sweep import difference, run
+
+from ropewalk.configs import resolve
+from ropewalk.models import convert, patch
+from ropewalk.models.conversion import families
+from ropewalk.models.conversion.checkpoint import open_checkpoint
+from ropewalk.models.conversion.names import part_of
+from ropewalk.models.conversion.record import layouts
+from ropewalk.models.fused import place_of
+
+BOUND, SEEN = 2e-5, 1e-3
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "converted.md"
+CANDIDATES = [
+    families.Family(),
+    families.Family(gated=True),
+    *(families.Family(packing) for packing in ("blocks", "by_head", "by_group", "quarters")),
+]
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without what loading and saving print."""
+    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def relaid(model: Any, blocks: set[str], layout: str) -> int:
+    """Let the rotations of these attention blocks turn pairs of another layout."""
+    count = 0
+    for path, module in model.named_modules():
+        place = place_of(module)
+        ends = any(b.endswith("." + path) or path.endswith("." + b) or b == path for b in blocks)
+        if place is not None and path and ends:
+            if place.left:
+                raise ValueError(f"left by the patch: {place.left}")
+            place.layout = layout
+            count += 1
+    return count
+
+
+def blocks_of(folder: Path) -> set[str]:
+    """The paths of self attention in a checkpoint."""
+    found = set()
+    for name in open_checkpoint(folder).tensors:
+        part = part_of(name)
+        if part is not None and part.role in ("q", "k", "qkv", "latent_k"):
+            found.add(name.removesuffix(f".{part.module}.{part.parameter}"))
+    return found
+
+
+def try_out(unit: tiny_models.Unit, folder: Path) -> tuple[str, float, float, str]:
+    """(model type, error, effect, words) of one model.
+
+    Raises:
+        Exception: it cannot be built, converted or loaded.
+    """
+    with quiet():
+        model, given = tiny_models.working(unit, run)
+        wanted = run(model, given)
+        model.save_pretrained(folder / "a")
+        resolved = resolve(folder / "a")
+        (was,) = layouts(resolved)
+        to = "half" if was == "interleaved" else "interleaved"
+        done = convert(folder / "a", folder / "b", to=to)
+        convert(folder / "b", folder / "c", to=str(was))
+        for path in (folder / "a").glob("*.safetensors"):
+            if path.read_bytes() != (folder / "c" / path.name).read_bytes():
+                raise ValueError("it does not come back")
+        again = unit.model.from_pretrained(folder / "b").float().eval()  # pyright: ignore[reportAttributeAccessIssue]
+        plain = difference(wanted, run(again, given))
+        if done.recorded not in (None, "ropewalk_layout"):
+            old = unit.model.from_pretrained(folder / "b", **{done.recorded: was == "interleaved"})  # pyright: ignore[reportAttributeAccessIssue]
+            effect = difference(wanted, run(old.float().eval(), given))
+            return str(done.model_type), plain, effect, str(done.modules)
+        patch(again)
+        run(again, given)
+        if not relaid(again, blocks_of(folder / "b"), to):
+            raise ValueError("no rotation of its attention can be replaced")
+        error = difference(wanted, run(again, given))
+        return str(done.model_type), error, plain, str(done.modules)
+
+
+def best(unit: tiny_models.Unit) -> tuple[str, str]:
+    """(model type, verdict) of one model, in the packing that is known or any that works."""
+    last = ""
+    for family in (None, *CANDIDATES):
+        if family is not None:
+            families.KNOWN = _Any(family)
+        folder = Path(tempfile.mkdtemp())
+        try:
+            name, error, effect, words = try_out(unit, folder)
+        except Exception as failure:
+            last = f"{type(failure).__name__}: {' '.join(str(failure).split())}"[:230]
+            if "is not known, so a conversion" not in last and family is None:
+                return "?", last
+            if "packed" not in last and "known" not in last:
+                return "?", last
+            continue
+        finally:
+            families.KNOWN = KNOWN
+            shutil.rmtree(folder, ignore_errors=True)
+        if error <= BOUND and effect >= SEEN:
+            how = "known" if family is None else f"TRY {family}"
+            return name, f"{how}: error {error:.1e}, effect {effect:.1e}; {words}"
+        last = f"error {error:.1e}, effect {effect:.1e}"
+        if family is None:
+            return name, "WRONG " + last
+    return "?", last
+
+
+KNOWN = families.KNOWN
+
+
+class _Any(dict[str, Any]):
+    """Every type, in one family."""
+
+    def __init__(self, family: families.Family) -> None:
+        super().__init__()
+        self.family = family
+
+    def get(self, _name: Any, _default: Any = None) -> Any:
+        """This family."""
+        return self.family
+
+
+def main() -> int:
+    """Run the sweep; 1 if a known type computes something else."""
+    names = [a for a in sys.argv[1:] if not a.startswith("-")]
+    files = [tiny_models.file_of(n) for n in names] or tiny_models.modeling_files()
+    wrong = 0
+    for file in files:
+        with quiet():
+            units = list(tiny_models.units(file))
+        for unit in units:
+            if not unit.name.endswith(("Model", "ForCausalLM", "ForConditionalGeneration")):
+                continue
+            name, verdict = best(unit)
+            wrong += verdict.startswith("WRONG")
+            print(f"{unit.config.model_type}\t{unit.name}\t{name}\t{verdict}", flush=True)
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
