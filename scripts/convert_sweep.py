@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import shutil
 import sys
 import tempfile
@@ -27,7 +28,6 @@ from patch_sweep import difference, run
 from ropewalk.configs import resolve
 from ropewalk.models import convert, patch
 from ropewalk.models.conversion import families
-from ropewalk.models.conversion.checkpoint import open_checkpoint
 from ropewalk.models.conversion.names import part_of
 from ropewalk.models.conversion.record import layouts
 from ropewalk.models.fused import place_of
@@ -49,28 +49,17 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def relaid(model: Any, blocks: set[str], layout: str) -> int:
-    """Let the rotations of these attention blocks turn pairs of another layout."""
+def relaid(model: Any, layout: str) -> int:
+    """Let the rotations in the self attention of the text part turn pairs of another layout."""
     count = 0
     for path, module in model.named_modules():
-        place = place_of(module)
-        ends = any(b.endswith("." + path) or path.endswith("." + b) or b == path for b in blocks)
-        if place is not None and path and ends:
+        place, part = place_of(module), part_of(f"{path}.q_proj.weight")
+        if place is not None and part is not None and part.role == "q":
             if place.left:
                 raise ValueError(f"left by the patch: {place.left}")
             place.layout = layout
             count += 1
     return count
-
-
-def blocks_of(folder: Path) -> set[str]:
-    """The paths of self attention in a checkpoint."""
-    found = set()
-    for name in open_checkpoint(folder).tensors:
-        part = part_of(name)
-        if part is not None and part.role in ("q", "k", "qkv", "latent_k"):
-            found.add(name.removesuffix(f".{part.module}.{part.parameter}"))
-    return found
 
 
 def try_out(unit: tiny_models.Unit, folder: Path) -> tuple[str, float, float, str]:
@@ -99,7 +88,7 @@ def try_out(unit: tiny_models.Unit, folder: Path) -> tuple[str, float, float, st
             return str(done.model_type), plain, effect, str(done.modules)
         patch(again)
         run(again, given)
-        if not relaid(again, blocks_of(folder / "b"), to):
+        if not relaid(again, to):
             raise ValueError("no rotation of its attention can be replaced")
         error = difference(wanted, run(again, given))
         return str(done.model_type), error, plain, str(done.modules)
@@ -107,7 +96,7 @@ def try_out(unit: tiny_models.Unit, folder: Path) -> tuple[str, float, float, st
 
 def best(unit: tiny_models.Unit) -> tuple[str, str]:
     """(model type, verdict) of one model, in the packing that is known or any that works."""
-    last = ""
+    reasons: list[str] = []
     for family in (None, *CANDIDATES):
         if family is not None:
             families.KNOWN = _Any(family)
@@ -115,11 +104,11 @@ def best(unit: tiny_models.Unit) -> tuple[str, str]:
         try:
             name, error, effect, words = try_out(unit, folder)
         except Exception as failure:
-            last = f"{type(failure).__name__}: {' '.join(str(failure).split())}"[:230]
-            if "is not known, so a conversion" not in last and family is None:
-                return "?", last
-            if "packed" not in last and "known" not in last:
-                return "?", last
+            reason = f"{type(failure).__name__}: {' '.join(str(failure).split())}"[:230]
+            if "packs q and k is not known" not in reason:
+                reasons.append(reason)
+                if " rows " not in reason and "packed" not in reason:
+                    break
             continue
         finally:
             families.KNOWN = KNOWN
@@ -127,10 +116,10 @@ def best(unit: tiny_models.Unit) -> tuple[str, str]:
         if error <= BOUND and effect >= SEEN:
             how = "known" if family is None else f"TRY {family}"
             return name, f"{how}: error {error:.1e}, effect {effect:.1e}; {words}"
-        last = f"error {error:.1e}, effect {effect:.1e}"
+        reasons.append(f"error {error:.1e}, effect {effect:.1e}; {words}")
         if family is None:
-            return name, "WRONG " + last
-    return "?", last
+            return name, "WRONG " + reasons[0]
+    return "?", reasons[0] if reasons else "nothing was tried"
 
 
 KNOWN = families.KNOWN
@@ -148,17 +137,27 @@ class _Any(dict[str, Any]):
         return self.family
 
 
+ENDINGS = ("ForCausalLM", "ForConditionalGeneration", "ForMaskedLM", "Model")
+
+
+def chosen(file: str) -> list[tiny_models.Unit]:
+    """One class for each config of a file: the one with a head, if there is one."""
+    with quiet():
+        units = [u for u in tiny_models.units(file) if u.name.endswith(ENDINGS)]
+    units = [u for u in units if not re.search("Vision|Audio|Video|Image", u.name)]
+    found: dict[type, tiny_models.Unit] = {}
+    for ending in reversed(ENDINGS):
+        found |= {u.config: u for u in units if u.name.endswith(ending)}
+    return list(found.values())
+
+
 def main() -> int:
     """Run the sweep; 1 if a known type computes something else."""
     names = [a for a in sys.argv[1:] if not a.startswith("-")]
     files = [tiny_models.file_of(n) for n in names] or tiny_models.modeling_files()
     wrong = 0
     for file in files:
-        with quiet():
-            units = list(tiny_models.units(file))
-        for unit in units:
-            if not unit.name.endswith(("Model", "ForCausalLM", "ForConditionalGeneration")):
-                continue
+        for unit in chosen(file):
             name, verdict = best(unit)
             wrong += verdict.startswith("WRONG")
             print(f"{unit.config.model_type}\t{unit.name}\t{name}\t{verdict}", flush=True)

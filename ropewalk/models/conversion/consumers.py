@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ropewalk.configs.lanes import RECORD
 
-
 _FLAGS = {
     "interleaved": "interleaved=True, is_neox_style=False, traditional=True, GPT-J style",
     "half": "interleaved=False, is_neox_style=True, traditional=False, NeoX style",

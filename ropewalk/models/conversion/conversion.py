@@ -109,8 +109,8 @@ def _convert_files(
     planned = plan(shapes, part, resolved, layout, complete=not found.is_adapter)
     if planned.layout == to:
         raise ValueError(
-            f"{source} pairs its lanes {to} already, so there is nothing to convert; if its config is "
-            "wrong about that, say so with --from"
+            f"{source} pairs its lanes {to} already, so there is nothing to convert; if its config "
+            "is wrong about that, say so with --from"
         )
     require_place(out, source, found.size)
     written, key = recorded(model.config, to)

@@ -14,17 +14,26 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Family:
-    """``packing`` of a fused projection; ``gated``: a gate as wide as q follows each query head."""
+    """``packing`` of a fused projection; ``gated``: a gate as wide as q follows each query head;
+    ``keys``: how many key heads there are, whatever the config states.
+    """
 
     packing: str | None = None
     gated: bool = False
+    keys: int | None = None
 
 
 PLAIN = Family()
 GATED = Family(gated=True)
 
 _SPLIT = """
-llama
+afmoe apertus apertus1p5_text arcee aria_text axk1 bamba bitnet chameleon cohere cohere2
+cohere2_moe cosmos3_edge_text csm_depth_decoder_model cwm deepseek_ocr2_text deepseek_v2
+deepseek_v3 deepseek_v32 diffllama dinov3_vit doge dots1 emu3_text_model ernie4_5 ernie4_5_moe
+esmc eurobert exaone4 exaone_moe falcon_h1 flex_olmo gemma gemma2 gemma3_text gemma3n_text
+gemma4_text gemma4_unified_text glm glm4 glm4_moe glm4_moe_lite glm4v_moe_text glm4v_text
+glm_image_text glm_moe_dsa glm_ocr_text gpt_oss gptj granite llama mistral mixtral nemotron olmo
+olmo2 olmo3 olmoe phi qwen2 qwen2_moe qwen3 qwen3_moe smollm3 stablelm starcoder2
 """
 _GATED = "qwen3_next qwen3_5_text qwen3_5_moe_text"
 _PACKED = {
@@ -77,7 +86,9 @@ def _falcon(config: Mapping[str, Any]) -> Family:
     """Groups in the newer decoder; one key head for all, or head by head, in the older."""
     if config.get("new_decoder_architecture"):
         return Family("by_group")
-    return Family("blocks" if config.get("multi_query", True) else "by_head")
+    if config.get("multi_query", True):
+        return Family("blocks", keys=1)
+    return Family("by_head", keys=config.get("num_attention_heads"))
 
 
 def _chatglm(config: Mapping[str, Any]) -> Family:

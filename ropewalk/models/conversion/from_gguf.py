@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from ropewalk.models.conversion.gguf_source import GgufCheckpoint
 from ropewalk.models.conversion.header import Entry, Header
 from ropewalk.models.conversion.plan import Plan
 from ropewalk.models.conversion.probe import Reader
+from ropewalk.models.conversion.quiet import quiet
 from ropewalk.models.conversion.writing import Tell, moved, taken, write_new, write_text
 
 SHARD = 5_000_000_000
@@ -119,8 +119,7 @@ def write_tokenizer(source: GgufCheckpoint, folder: Path) -> list[str]:
     try:
         from transformers import AutoTokenizer
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quiet():
             tokenizer = AutoTokenizer.from_pretrained(
                 str(source.path.parent), gguf_file=source.path.name, local_files_only=True
             )

@@ -84,8 +84,8 @@ class Stored:
         kind = self.tensor.tensor_type
         if kind.name == self.dtype:
             return np.ascontiguousarray(self.tensor.data).tobytes()
-        x = torch.from_numpy(np.ascontiguousarray(dequantize(self.tensor.data, kind)))
-        narrow = x.to(_TORCH[self.dtype]).contiguous()
+        x = torch.from_numpy(np.array(dequantize(self.tensor.data, kind), np.float32))
+        narrow = x.to(_TORCH[self.dtype])
         return narrow.view(torch.uint8).numpy().tobytes()
 
 

@@ -8,7 +8,6 @@ same one for that layout (:func:`ropewalk.models.patch`).
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -78,10 +77,7 @@ class _Attention:
             for n in reader.names()
             if n.startswith(self.path + ".")
         }
-        try:
-            self.module.load_state_dict(weights)
-        except RuntimeError as error:
-            raise NotRun(" ".join(str(error).split())[:200]) from None
+        self.module.load_state_dict(weights)
         random = torch.Generator().manual_seed(0)
         x = torch.randn(1, 6, _width(config), generator=random)
         self.given = _arguments(self.module, model, path, config, x)
@@ -90,12 +86,8 @@ class _Attention:
 
     def call(self) -> Tensor:
         """The output for the arguments."""
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                out = self.module(**self.given)
-            except Exception as error:
-                raise NotRun(f"{type(error).__name__}: {error}"[:200]) from None
+        with torch.no_grad():
+            out = self.module(**self.given)
         return out[0] if isinstance(out, tuple) else out
 
     def run(self, layout: str) -> Tensor:
@@ -113,12 +105,8 @@ def _empty(config: Any) -> nn.Module:
     """The model's body without memory for its weights."""
     from transformers import AutoModel
 
-    try:
-        with torch.device("meta"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return AutoModel.from_config(config, attn_implementation="eager", dtype=torch.float32)
-    except Exception as error:
-        raise NotRun(f"{type(error).__name__}: {error}"[:200]) from None
+    with torch.device("meta"):
+        return AutoModel.from_config(config, attn_implementation="eager", dtype=torch.float32)
 
 
 def _find(model: nn.Module, path: str) -> tuple[str, nn.Module]:

@@ -62,11 +62,11 @@ def plan(
         first = resolved.errors[0]
         raise ValueError(f"the config has an error, {first.code}: {first.message}; {first.remedy}")
     text = resolved.text()
-    family = family_of(text.model_type, resolved.dialect, config)
     groups = {i: group for group in text.layers for i in group.layers}
     rotary = [group for group in text.layers if group.kind == "rotary"]
     if not rotary:
         raise ValueError("no layer of this model rotates, so lanes have no layout")
+    family = family_of(text.model_type, resolved.dialect, config)
     layout = given or _layout(resolved, rotary)
     found = _by_layer(shapes, groups, rotary)
     layers = tuple(
@@ -141,7 +141,7 @@ def _layer(
         0 if group.pairing == "proportional" else group.lane_offset,
         2 * len(group.inv_freq),
         query_heads(model_type, config),
-        key_heads(config),
+        family.keys or key_heads(config),
         latent if type(latent) is int else None,
         block_rows(config),
     )

@@ -8,6 +8,7 @@ from ropewalk.configs.lanes import RECORD
 from ropewalk.models.conversion import modules
 from ropewalk.models.conversion.plan import Layer, Plan
 from ropewalk.models.conversion.probe import Reader
+from ropewalk.models.conversion.quiet import quiet
 from ropewalk.models.conversion.record import usual_layout
 
 
@@ -27,14 +28,17 @@ def through_modules(
         return found
     for layer in _one_of_each(planned):
         try:
-            found[layer.name] = _difference(layer, planned, configs, readers, to)
-        except modules.NotRun as reason:
-            found[layer.name] = str(reason)
+            with quiet():
+                apart = _difference(layer, planned, configs, readers, to)
+        except Exception as error:  # classes fail in any way when they are run alone
+            words = "" if isinstance(error, modules.NotRun) else f"{type(error).__name__}: "
+            found[layer.name] = words + " ".join(str(error).split())[:200]
             continue
-        if not found[layer.name] <= modules.TOLERANCE:
+        found[layer.name] = apart
+        if not apart <= modules.TOLERANCE:
             raise ValueError(
-                f"{layer.name}: attention of transformers gives outputs that differ by "
-                f"{found[layer.name]:.3g} after the conversion; nothing is kept, please report it"
+                f"{layer.name}: attention of transformers gives outputs that differ by {apart:.3g} "
+                "after the conversion; nothing is kept, please report it"
             )
     return found
 
@@ -53,15 +57,12 @@ def _difference(
 
 def _config(config: dict[str, Any]) -> Any:
     """The config object of transformers; never code of the model's own."""
-    try:
-        from transformers import CONFIG_MAPPING
-    except ImportError:
-        raise modules.NotRun("transformers is not installed") from None
-    own = {key: value for key, value in config.items() if key != RECORD}
-    try:
-        return CONFIG_MAPPING[config.get("model_type", "")].from_dict(own)
-    except Exception as error:
-        raise modules.NotRun(f"{type(error).__name__}: {error}"[:200]) from None
+    from transformers import CONFIG_MAPPING
+
+    name = config.get("model_type")
+    if name not in CONFIG_MAPPING:
+        raise modules.NotRun(f"transformers has no class for model_type {name!r}")
+    return CONFIG_MAPPING[name].from_dict({k: v for k, v in config.items() if k != RECORD})
 
 
 def _one_of_each(planned: Plan) -> list[Layer]:

@@ -11,11 +11,12 @@ from typing import Any
 class Converted:
     """The result of :func:`ropewalk.models.convert`.
 
-    ``tensors`` of ``of`` changed, in ``layers`` layers; ``round_trip`` counts those that were read
-    back, turned back and found equal byte for byte; ``scores`` is the largest relative difference
-    of q·k on random inputs; ``modules`` what running attention of transformers gave, or why it did not
-    run; ``recorded`` the config key that names the layout, None if the class has it anyway;
-    ``consumers`` who reads the result rightly, and who does not; ``left`` what was not copied.
+    ``tensors`` of ``of`` changed, in ``layers`` layers, of these ``dtype``. ``round_trip`` counts
+    those that were read back, turned back and found equal byte for byte; ``scores`` is the largest
+    relative difference of q·k on random inputs; ``modules`` says for one layer of each kind by how
+    much the outputs of transformers' attention differ, or why it did not run. ``recorded`` is the
+    config key that names the layout, None if the class has it anyway; ``consumers`` who reads the
+    result rightly, and who does not; ``left`` what was not copied.
     """
 
     out: Path

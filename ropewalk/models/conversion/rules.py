@@ -83,7 +83,7 @@ def _projection(part: Part, rows: int, heads: Heads, family: Family) -> Turn:
         q, k, total = _packed(rows, heads, family)
         if total != rows:
             raise ValueError(_mismatch(rows, heads, "q, k and v"))
-        return Turn(0, *(_moved(starts, heads.first) for starts in (q, k)), heads.width)
+        return Turn(0, _moved(q, heads.first), _moved(k, heads.first), heads.width)
     is_q = part.role == "q"
     stride = heads.dim * (2 if family.gated and is_q else 1)
     count, stated = rows // stride, heads.queries if is_q else heads.keys
