@@ -30,14 +30,22 @@ _SPLIT = """
 afmoe apertus apertus1p5_text arcee aria_text axk1 bamba bitnet chameleon cohere cohere2
 cohere2_moe cosmos3_edge_text csm_depth_decoder_model cwm deepseek_ocr2_text deepseek_v2
 deepseek_v3 deepseek_v32 diffllama dinov3_vit doge dots1 emu3_text_model ernie4_5 ernie4_5_moe
-esmc eurobert exaone4 exaone_moe falcon_h1 flex_olmo gemma gemma2 gemma3_text gemma3n_text
+esmc esm eurobert exaone4 exaone_moe falcon_h1 flex_olmo gemma gemma2 gemma3_text gemma3n_text
 gemma4_text gemma4_unified_text glm glm4 glm4_moe glm4_moe_lite glm4v_moe_text glm4v_text
-glm_image_text glm_moe_dsa glm_ocr_text gpt_oss gptj granite llama mistral mixtral nemotron olmo
-olmo2 olmo3 olmoe phi qwen2 qwen2_moe qwen3 qwen3_moe smollm3 stablelm starcoder2
+glm_moe_dsa glm_ocr_text gpt_oss gptj granite granite_docling_text granite_swa granitemoe
+granitemoe_swa granitemoehybrid granitemoeshared helium hunyuan_v1_dense hunyuan_v1_moe
+hunyuan_vl_text hy_v3 hyperclovax jais2 kolibri1 lara_mini lfm2 lfm2_moe lfm3 llama llama4_text
+mellum minicpm3 minimax minimax_m2 minimax_m3_vl_text ministral ministral3 mistral mistral4
+mixtral mllama_text_model modernbert-decoder muse_glimmer_text muse_spark_text nanochat nemotron
+nemotron3_5_transcribe_word_timestamp olmo olmo2 olmo3 olmo_hybrid olmoe openai_privacy_filter
+paddleocr_vl_text phi phimoe pocket_tts qwen2 qwen2_5_omni_text qwen2_5_vl_text qwen2_moe
+qwen2_vl_text qwen3 qwen3_moe qwen3_omni_moe_text qwen3_vl_moe_text qwen3_vl_text
+recurrent_gemma roformer sam3_vit_model seed_oss smollm3 solar_open stablelm starcoder2 step3p5
+unlimited_ocr_text vaultgemma youtu
 """
-_GATED = "qwen3_next qwen3_5_text qwen3_5_moe_text"
+_GATED = "qwen3_5_moe_text qwen3_5_text qwen3_next qwen4_exp_text"
 _PACKED = {
-    "blocks": "phi3 dbrx modernbert",
+    "blocks": "dbrx gte jina_embeddings_v3 modernbert nomic_bert phi3 phi4_multimodal",
     "by_head": "gpt_neox gpt_neox_japanese persimmon",
     "quarters": "codegen",
 }

@@ -10,7 +10,8 @@ _LAYER = re.compile(
 )
 _TEXT = re.compile(
     r"(?:base_model\.model\.)?(?:model\.|transformer\.|backbone\.|language_model\.|text_model\."
-    r"|llm\.|decoder\.|encoder\.|gpt_neox\.|mtp\.)*"
+    r"|llm\.|decoder\.|encoder\.|gpt_neox\.|gpt_neox_japanese\.|nomic_bert\.|roberta\.|gte\.|new\."
+    r"|roformer\.|esmc?\.|mtp\.)*"
 )
 """What stands before the layers of a text model; towers of images and sounds have other names."""
 
@@ -38,9 +39,12 @@ ROLES: dict[str, str] = {
     "q_b_proj": "q",
     "kv_a_proj_with_mqa": "latent_k",
 }
-_KEPT = """v_proj o_proj out_proj dense Wo wv wo value c_proj kv_b_proj kv_a_layernorm q_a_proj
-q_a_layernorm sinks gate_proj g_proj attn_sub_norm v_norm lambda_q1 lambda_k1 lambda_q2
-lambda_k2 subln rotary_emb bias masked_bias embed_positions inner_attn indexer layer_norm"""
+_KEPT = """
+v_proj o_proj out_proj dense Wo wv wo value c_proj kv_b_proj kv_a_layernorm q_a_proj
+q_a_layernorm sinks attention_sink_bias learnable_sink_param gate_proj g_proj attn_sub_norm
+v_norm lambda_q1 lambda_k1 lambda_q2 lambda_k2 subln rotary_emb bias masked_bias embed_positions
+inner_attn indexer layer_norm LayerNorm output dense_bias A dt_proj
+"""
 KEPT = frozenset(_KEPT.split())
 """Parts of attention that no rotated lane passes through."""
 
