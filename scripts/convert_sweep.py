@@ -19,6 +19,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from patch_sweep import difference
 from patch_sweep import run as run_whole
 
 from ropewalk.configs import resolve
+from ropewalk.configs.lanes import RECORD
 from ropewalk.models import convert, patch
 from ropewalk.models.conversion import families
 from ropewalk.models.conversion.names import part_of
@@ -69,49 +71,74 @@ def relaid(model: Any, layout: str) -> int:
     return count
 
 
-def try_out(unit: tiny_models.Unit, folder: Path) -> tuple[str, float, float, str]:
-    """(model type, error, effect, words) of one model.
+@dataclass(frozen=True)
+class Tried:
+    """What came out for one model: relative errors of its outputs, and of attention run alone."""
+
+    model_type: str
+    was: str
+    error: float
+    effect: float
+    alone: dict[str, float | str]
+
+    @property
+    def fine(self) -> bool:
+        """Whether outputs agree, and would not without the other rotation."""
+        return self.error <= BOUND and self.effect >= SEEN
+
+    def __str__(self) -> str:
+        return f"error {self.error:.1e}, effect {self.effect:.1e}, alone {self.alone}"
+
+
+def try_out(unit: tiny_models.Unit, folder: Path) -> Tried:
+    """Convert one model there and back, and run it.
 
     Raises:
         Exception: it cannot be built, converted or loaded.
     """
+    cls: Any = unit.model
     with quiet():
         model, given = tiny_models.working(unit, run)
         wanted = run(model, given)
-        model.save_pretrained(folder / "a")
-        resolved = resolve(folder / "a")
-        (was,) = layouts(resolved)
+        model.save_pretrained(folder / "a")  # pyright: ignore[reportCallIssue]
+        (was,) = map(str, layouts(resolve(folder / "a")))
         to = "half" if was == "interleaved" else "interleaved"
         done = convert(folder / "a", folder / "b", to=to)
-        convert(folder / "b", folder / "c", to=str(was))
+        convert(folder / "b", folder / "c", to=was)
         for path in (folder / "a").glob("*.safetensors"):
             if path.read_bytes() != (folder / "c" / path.name).read_bytes():
                 raise ValueError("it does not come back")
-        again = unit.model.from_pretrained(folder / "b").float().eval()  # pyright: ignore[reportAttributeAccessIssue]
+        again = cls.from_pretrained(folder / "b").float().eval()
         plain = difference(wanted, run(again, given))
-        if done.recorded not in (None, "ropewalk_layout"):
-            old = unit.model.from_pretrained(folder / "b", **{done.recorded: was == "interleaved"})  # pyright: ignore[reportAttributeAccessIssue]
-            effect = difference(wanted, run(old.float().eval(), given))
-            return str(done.model_type), plain, effect, str(done.modules)
+        if done.recorded not in (None, RECORD):  # its class turns what the config says
+            effect = difference(wanted, run(_as_before(cls, folder), given))
+            return Tried(str(done.model_type), was, plain, effect, done.modules)
         patch(again)
         run(again, given)
         if not relaid(again, to):
             raise ValueError("no rotation of its attention can be replaced")
         error = difference(wanted, run(again, given))
-        return str(done.model_type), error, plain, str(done.modules)
+        return Tried(str(done.model_type), was, error, plain, done.modules)
 
 
-def best(unit: tiny_models.Unit) -> tuple[str, str]:
-    """(model type, verdict) of one model, in the packing that is known or any that works."""
+def _as_before(cls: Any, folder: Path) -> Any:
+    """The converted weights under the config of the source, which is wrong."""
+    shutil.copytree(folder / "b", folder / "d")
+    shutil.copy(folder / "a" / "config.json", folder / "d" / "config.json")
+    return cls.from_pretrained(folder / "d").float().eval()
+
+
+def best(unit: tiny_models.Unit) -> tuple[families.Family | None, Tried | str]:
+    """(the packing if it is not known, what came out) in the known packing or any that works."""
     reasons: list[str] = []
     for family in (None, *CANDIDATES):
         if family is not None:
             families.KNOWN = _Any(family)
         folder = Path(tempfile.mkdtemp())
         try:
-            name, error, effect, words = try_out(unit, folder)
+            tried = try_out(unit, folder)
         except Exception as failure:
-            reason = f"{type(failure).__name__}: {' '.join(str(failure).split())}"[:230]
+            reason = f"{type(failure).__name__}: {' '.join(str(failure).split())}"[:200]
             if "packs q and k is not known" not in reason:
                 reasons.append(reason)
                 if " rows " not in reason and "packed" not in reason:
@@ -120,13 +147,10 @@ def best(unit: tiny_models.Unit) -> tuple[str, str]:
         finally:
             families.KNOWN = KNOWN
             shutil.rmtree(folder, ignore_errors=True)
-        if error <= BOUND and effect >= SEEN:
-            how = "known" if family is None else f"TRY {family}"
-            return name, f"{how}: error {error:.1e}, effect {effect:.1e}; {words}"
-        reasons.append(f"error {error:.1e}, effect {effect:.1e}; {words}")
-        if family is None:
-            return name, "WRONG " + reasons[0]
-    return "?", reasons[0] if reasons else "nothing was tried"
+        if tried.fine or family is None:
+            return family, tried
+        reasons.append(str(tried))
+    return None, reasons[0] if reasons else "nothing was tried"
 
 
 KNOWN = families.KNOWN
@@ -158,16 +182,59 @@ def chosen(file: str) -> list[tiny_models.Unit]:
     return list(found.values())
 
 
+HEAD = """# Converted architectures
+
+Written by `scripts/convert_sweep.py --write`; do not edit.
+
+transformers {transformers}, torch {torch}. Each row is a tiny random model in float32, saved,
+converted to the other layout, loaded from what was written and run with its own rotation replaced
+by the same one for that layout. *Error* is the largest difference of an output over its largest
+value; the bound is {bound:g}. *Without* is the same with the class's own rotation: how much a wrong
+conversion would show. *Alone* is what `ropewalk convert` itself measured by running attention of
+the class with the weights before and after; a dash where that could not be run. Each comes back
+from a second conversion byte for byte.
+
+| model_type | tried with | layout | error | without | alone |
+|---|---|---|---|---|---|
+"""
+
+
+def page(rows: list[tuple[tiny_models.Unit, Tried]]) -> str:
+    """The page of all that were proved, one row a type."""
+    import transformers
+
+    head = HEAD.format(
+        transformers=transformers.__version__, torch=torch.__version__.split("+")[0], bound=BOUND
+    )
+    lines = {}
+    for unit, tried in rows:
+        alone = [value for value in tried.alone.values() if isinstance(value, float)]
+        shown = f"{max(alone):.1e}" if alone else "–"
+        lines.setdefault(
+            tried.model_type,
+            f"| {tried.model_type} | {unit.name} | {tried.was} | {tried.error:.1e} "
+            f"| {tried.effect:.1e} | {shown} |",
+        )
+    return head + "\n".join(lines[name] for name in sorted(lines)) + "\n"
+
+
 def main() -> int:
     """Run the sweep; 1 if a known type computes something else."""
-    names = [a for a in sys.argv[1:] if not a.startswith("-")]
+    names = [a for a in sys.argv[1:] if a != "--write"]
     files = [tiny_models.file_of(n) for n in names] or tiny_models.modeling_files()
-    wrong = 0
+    rows, wrong = [], 0
     for file in files:
         for unit in chosen(file):
-            name, verdict = best(unit)
-            wrong += verdict.startswith("WRONG")
-            print(f"{unit.config.model_type}\t{unit.name}\t{name}\t{verdict}", flush=True)
+            family, tried = best(unit)
+            verdict = "left"
+            if isinstance(tried, Tried):
+                verdict = "WRONG" if not tried.fine else f"TRY {family}" if family else "known"
+                if verdict == "known":
+                    rows.append((unit, tried))
+            wrong += verdict == "WRONG"
+            print(f"{unit.config.model_type}\t{unit.name}\t{verdict}\t{tried}", flush=True)
+    if "--write" in sys.argv:
+        PAGE.write_text(page(rows), encoding="utf-8")
     return int(wrong > 0)
 
 

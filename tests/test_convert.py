@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from ropewalk import RoPE, rotate
 from ropewalk.cli import main
 from ropewalk.configs import resolve
 from ropewalk.models import convert
-from ropewalk.models.conversion import packing, rules, turns, writing
+from ropewalk.models.conversion import families, packing, rules, turns, writing
 from ropewalk.models.conversion.families import Family
 from ropewalk.models.conversion.names import Part
 from ropewalk.models.conversion.turns import Turn, order
@@ -134,15 +136,19 @@ ARCHITECTURES = [
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_a_model_of_transformers_computes_the_same(name: str, tmp_path: Path):
     """Its own class, its rotation replaced by the one for the other layout; and it must show."""
-    import convert_sweep
-    import tiny_models
-
+    convert_sweep, tiny_models = map(importlib.import_module, ("convert_sweep", "tiny_models"))
     unit = next(
         u for u in tiny_models.units(tiny_models.file_of(name)) if u.name.endswith("ForCausalLM")
     )
-    _, error, effect, _ = convert_sweep.try_out(unit, tmp_path)
-    assert error < convert_sweep.BOUND
-    assert effect > convert_sweep.SEEN
+    tried = convert_sweep.try_out(unit, tmp_path)
+    assert tried.error < convert_sweep.BOUND
+    assert tried.effect > convert_sweep.SEEN
+
+
+def test_the_page_lists_what_is_known_and_proved():
+    page = (ROOT / "docs" / "converted.md").read_text(encoding="utf-8")
+    listed = {line.split("|")[1].strip() for line in page.splitlines() if line.startswith("| ")}
+    assert listed - {"model_type"} == families.PROVED
 
 
 @pytest.mark.parametrize("shards", [1, 3])
@@ -391,6 +397,7 @@ def test_an_adapter_moves_as_its_base_does(tmp_path: Path):
         np.testing.assert_array_equal(after[full + "lora_magnitude_vector"], rows)
     record = json.loads((tmp_path / "b" / "ropewalk_layout.json").read_text())
     assert record["layout"] == "interleaved"
+    assert done.consumers[1].endswith("on one that pairs them half")
     back = convert(tmp_path / "b", tmp_path / "c", to="half", base=base)
     assert files(tmp_path / "c") == files(a)
     assert back.recorded is None
@@ -482,3 +489,13 @@ def test_progress_counts_up_to_all(tmp_path: Path):
     convert(a, tmp_path / "b", to="interleaved", progress=lambda *now: seen.append(now))
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
     assert seen[-1][0] == seen[-1][1] == 32
+
+
+def test_the_examples_of_the_page_run():
+    page = (ROOT / "docs" / "convert.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    scope: dict[str, Any] = {}
+    exec(example, scope)
+    assert scope["done"].to == scope["rope"].spectrum.layout == "interleaved"
+    for name in families.KNOWN.keys() - families.PROVED:
+        assert name in page, name

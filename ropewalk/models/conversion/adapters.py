@@ -39,8 +39,8 @@ def model_of(found: Checkpoint, base: Any) -> Model:
     if not found.is_adapter:
         if base is not None:
             raise ValueError("base is for adapters; this checkpoint has its own config")
-        source = found.folder if found.config_name != "params.json" else found.config
-        return Model(found.config, source if not found.index else found.folder)
+        named = found.config_name == "config.json"  # a folder may hold params.json beside it
+        return Model(found.config, found.folder if named else found.config)
     kind = found.config.get("peft_type")
     if kind != "LORA":
         raise ValueError(
@@ -77,7 +77,7 @@ def recorded_layout(found: Checkpoint) -> str | None:
     return told
 
 
-def record(found: Checkpoint, folder: Path, to: str, usual: str | None) -> str | None:
+def record(folder: Path, to: str, usual: str | None) -> str | None:
     """Record the layout of an adapter, unless it is that of the model's class."""
     if to == usual:
         return None
@@ -87,3 +87,11 @@ def record(found: Checkpoint, folder: Path, to: str, usual: str | None) -> str |
     }
     write_text(folder / RECORD_FILE, json.dumps(told, indent=2) + "\n")
     return RECORD_FILE
+
+
+def consumers(was: str, to: str) -> list[str]:
+    """On which models an adapter is right."""
+    return [
+        f"right on a base model whose q and k pair lanes {to}",
+        f"wrong, without a word, on one that pairs them {was}",
+    ]

@@ -113,39 +113,33 @@ def _convert_files(
             "is wrong about that, say so with --from"
         )
     require_place(out, source, found.size)
-    written, key = recorded(model.config, to)
-    files = {path: path.name for path in found.beside}
-    bar = _Bar(progress, 2 * sum(e.size for e in found.tensors.values()))
+    bar = _Bar(progress, 2 * sum(entry.size for entry in found.tensors.values()))
     with beside(out) as folder:
         for header in found.headers:
             copy_turned(header, folder / header.path.name, planned.turns, to, bar)
         made = verify.require_round_trip(found.headers, folder, planned, bar)
         report = _report(found, planned, resolved.text().model_type, out, to)
-        report.scores = verify.require_scores(
-            verify.paths(found.headers), verify.paths(made), planned, to
-        )
-        if found.is_adapter:
-            key = adapters.record(found, folder, to, usual_layout(model.config))
-            files = {p: n for p, n in files.items() if n != adapters.RECORD_FILE}
-            copy_beside(found.folder / found.config_name, folder)
-        else:
-            with ExitStack() as stack:
-                readers = tuple(
-                    verify.reader(verify.paths(h), stack) for h in (found.headers, made)
-                )
-                pair = (model.config, written)
-                report.modules = through_modules(planned, pair, readers, to)
-        for path in files:
-            copy_beside(path, folder)
+        files = verify.paths(found.headers), verify.paths(made)
+        report.scores = verify.require_scores(*files, planned, to)
+        report.left += found.left
+        for path in found.beside:
+            if path.name != adapters.RECORD_FILE:
+                copy_beside(path, folder)
         if found.index is not None:
             copy_beside(found.folder / found.index, folder)
-        if not found.is_adapter:
-            _write_config(found, folder, written)
-    _tell(report, model.config, to, key)
-    report.left = [*report.left, *found.left]
-    if found.is_adapter:
-        report.notes.append("goes with a base model whose lanes are in the same layout")
-    return report
+        if found.is_adapter:
+            copy_beside(found.folder / found.config_name, folder)
+            report.recorded = adapters.record(folder, to, usual_layout(model.config))
+            report.consumers = adapters.consumers(planned.layout, to)
+            return report
+        written, key = recorded(model.config, to)
+        with ExitStack() as stack:
+            before, after = (verify.reader(paths, stack) for paths in files)
+            pair = model.config, written
+            report.modules = through_modules(planned, pair, (before, after), to)
+        _write_config(found, folder, written)
+        _tell(report, model.config, to, key)
+        return report
 
 
 def _write_config(found: Checkpoint, folder: Path, written: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 Names of tensors prove nothing: what a model does between its projections and its scores is a fact
 about its class. A type is in here if a tiny model of it was converted and computed the same
-(``scripts/convert_sweep.py``), or if its own code says how it packs (the types below the line).
+(``scripts/convert_sweep.py``), or if the code that its authors published says how it packs.
 """
 
 from __future__ import annotations
@@ -44,28 +44,31 @@ recurrent_gemma roformer sam3_vit_model seed_oss smollm3 solar_open stablelm sta
 unlimited_ocr_text vaultgemma youtu
 """
 _GATED = "qwen3_5_moe_text qwen3_5_text qwen3_next qwen4_exp_text"
-_PACKED = {
+_PACKED: dict[str | None, str] = {
     "blocks": "dbrx gte jina_embeddings_v3 modernbert nomic_bert phi3 phi4_multimodal",
     "by_head": "gpt_neox gpt_neox_japanese persimmon",
     "quarters": "codegen",
 }
-_BY_THEIR_OWN_CODE = {
-    None: """internlm minicpm orion xverse Yi deepseek kimi_k2""",
+_BY_THEIR_OWN_CODE: dict[str | None, str] = {
+    None: "internlm minicpm orion xverse Yi deepseek kimi_k2",
     "blocks": "baichuan qwen",
     "by_group": "internlm2",
 }
 
 
-def _table() -> dict[str, Family]:
-    table = dict.fromkeys(_SPLIT.split(), PLAIN)
-    table |= dict.fromkeys(_GATED.split(), GATED)
-    for rows in (_PACKED, _BY_THEIR_OWN_CODE):
-        for packing, names in rows.items():
-            table |= dict.fromkeys(names.split(), Family(packing))
-    return table
+def _packed(rows: Mapping[str | None, str]) -> dict[str, Family]:
+    return {name: Family(packing) for packing, names in rows.items() for name in names.split()}
 
 
-KNOWN: dict[str, Family] = _table()
+_SEEN: dict[str, Family] = {
+    **dict.fromkeys(_SPLIT.split(), PLAIN),
+    **dict.fromkeys(_GATED.split(), GATED),
+    **_packed(_PACKED),
+}
+PROVED = frozenset({*_SEEN, "falcon"})
+"""Types of which a tiny model was converted and run."""
+
+KNOWN: dict[str, Family] = {**_SEEN, **_packed(_BY_THEIR_OWN_CODE)}
 """model_type → how it packs q and k."""
 
 

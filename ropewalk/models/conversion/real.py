@@ -60,7 +60,7 @@ def _config(config: dict[str, Any]) -> Any:
     from transformers import CONFIG_MAPPING
 
     name = config.get("model_type")
-    if name not in CONFIG_MAPPING:
+    if not isinstance(name, str) or name not in CONFIG_MAPPING:
         raise modules.NotRun(f"transformers has no class for model_type {name!r}")
     return CONFIG_MAPPING[name].from_dict({k: v for k, v in config.items() if k != RECORD})
 
