@@ -504,6 +504,13 @@ def test_gguf_with_tensors_that_are_not_known(tmp_path: Path, capsys: pytest.Cap
     assert "what tensor blk.0.ffn_gate_inp.weight becomes" in refused(source, capsys)
 
 
+def test_gguf_without_a_tensor_of_one_layer(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    tensors = llama_tensors()
+    del tensors["model.layers.1.mlp.up_proj.weight"]
+    source = gguf_of(tmp_path / "m.gguf", LLAMA, tensors)
+    assert "layer 1 has no mlp.up_proj.weight" in refused(source, capsys)
+
+
 def test_files_without_a_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "a").mkdir()
     save_file(llama_tensors(), tmp_path / "a" / "model.safetensors")

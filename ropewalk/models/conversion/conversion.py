@@ -113,6 +113,7 @@ def _convert_files(
             "is wrong about that, say so with --from"
         )
     require_place(out, source, found.size)
+    written, key = (None, None) if found.is_adapter else recorded(model.config, to)
     bar = _Bar(progress, 2 * sum(entry.size for entry in found.tensors.values()))
     with beside(out) as folder:
         for header in found.headers:
@@ -127,12 +128,11 @@ def _convert_files(
                 copy_beside(path, folder)
         if found.index is not None:
             copy_beside(found.folder / found.index, folder)
-        if found.is_adapter:
+        if written is None:
             copy_beside(found.folder / found.config_name, folder)
             report.recorded = adapters.record(folder, to, usual_layout(model.config))
             report.consumers = adapters.consumers(planned.layout, to)
             return report
-        written, key = recorded(model.config, to)
         with ExitStack() as stack:
             before, after = (verify.reader(paths, stack) for paths in files)
             pair = model.config, written

@@ -84,7 +84,13 @@ class Stored:
         kind = self.tensor.tensor_type
         if kind.name == self.dtype:
             return np.ascontiguousarray(self.tensor.data).tobytes()
-        x = torch.from_numpy(np.array(dequantize(self.tensor.data, kind), np.float32))
+        try:
+            x = torch.from_numpy(np.array(dequantize(self.tensor.data, kind), np.float32))
+        except NotImplementedError:
+            raise ValueError(
+                f"tensor {self.name} is of type {kind.name}, which the gguf package cannot "
+                "dequantise; convert it from another file"
+            ) from None
         narrow = x.to(_TORCH[self.dtype])
         return narrow.view(torch.uint8).numpy().tobytes()
 
@@ -139,6 +145,8 @@ def open_gguf(path: Path, dtype: str | None = None) -> GgufCheckpoint:
             f"{path} is of architecture {architecture}; how its tensors become those of "
             f"transformers is known for {', '.join(CLASSES)}"
         )
+    if int(keys.get("split.count", 1)) > 1:
+        raise ValueError(f"{path} is a part of a split file; merge the parts first")
     tensors: dict[str, Stored] = {}
     for tensor in reader.tensors:
         if tensor.name in ASIDE:
@@ -150,9 +158,27 @@ def open_gguf(path: Path, dtype: str | None = None) -> GgufCheckpoint:
         kind = tensor.tensor_type.name
         own = kind if kind in FLOATS else "F32"
         tensors[name] = Stored(tensor.name, DTYPES[dtype] if dtype else own, shape, tensor)
+    _require_whole(path, tensors)
     quantised = sum(t.tensor_type.name not in FLOATS for t in reader.tensors)
     config = _config(keys, architecture, tensors, resolved) | {"dtype": dtype or "float32"}
     return GgufCheckpoint(path, resolved, config, tensors, quantised, dtype)
+
+
+def _require_whole(path: Path, tensors: Mapping[str, Stored]) -> None:
+    """Every layer has the tensors that the first one has.
+
+    Raises:
+        ValueError: one lacks some.
+    """
+    layers: dict[str, set[str]] = {}
+    for name in tensors:
+        if name.startswith("model.layers."):
+            _, _, layer, rest = name.split(".", 3)
+            layers.setdefault(layer, set()).add(rest)
+    whole = set().union(*layers.values())
+    for layer, own in layers.items():
+        if own != whole:
+            raise ValueError(f"{path}: layer {layer} has no {min(whole - own)}; is it complete?")
 
 
 def _named(name: str, path: Path) -> str:
