@@ -58,6 +58,14 @@ def quiet() -> Iterator[None]:
         yield
 
 
+def unevenly(model: Any) -> None:
+    """Give lanes different scales where a norm has the same for all: moving them then shows."""
+    random = torch.Generator().manual_seed(2)
+    for parameter in model.parameters():
+        if parameter.dim() == 1 and len(parameter) > 1 and bool((parameter == parameter[0]).all()):
+            parameter.data.uniform_(0.5, 1.5, generator=random)
+
+
 def relaid(model: Any, layout: str) -> int:
     """Let the rotations in the self attention of the text part turn pairs of another layout."""
     count = 0
@@ -91,34 +99,42 @@ class Tried:
 
 
 def try_out(unit: tiny_models.Unit, folder: Path) -> Tried:
-    """Convert one model there and back, and run it.
+    """Convert a tiny model of this class there and back, and run it.
 
     Raises:
         Exception: it cannot be built, converted or loaded.
     """
-    cls: Any = unit.model
     with quiet():
-        model, given = tiny_models.working(unit, run)
-        wanted = run(model, given)
-        model.save_pretrained(folder / "a")  # pyright: ignore[reportCallIssue]
-        (was,) = map(str, layouts(resolve(folder / "a")))
-        to = "half" if was == "interleaved" else "interleaved"
-        done = convert(folder / "a", folder / "b", to=to)
-        convert(folder / "b", folder / "c", to=was)
-        for path in (folder / "a").glob("*.safetensors"):
-            if path.read_bytes() != (folder / "c" / path.name).read_bytes():
-                raise ValueError("it does not come back")
-        again = cls.from_pretrained(folder / "b").float().eval()
-        plain = difference(wanted, run(again, given))
-        if done.recorded not in (None, RECORD):  # its class turns what the config says
-            effect = difference(wanted, run(_as_before(cls, folder), given))
-            return Tried(str(done.model_type), was, plain, effect, done.modules)
-        patch(again)
-        run(again, given)
-        if not relaid(again, to):
-            raise ValueError("no rotation of its attention can be replaced")
-        error = difference(wanted, run(again, given))
-        return Tried(str(done.model_type), was, error, plain, done.modules)
+        return compared(*tiny_models.working(unit, run), folder)
+
+
+def compared(model: Any, given: dict[str, Any], folder: Path) -> Tried:
+    """Convert ``model`` there and back, and run what was written.
+
+    Raises:
+        Exception: it cannot be converted or loaded, or does not come back.
+    """
+    unevenly(model)
+    wanted = run(model, given)
+    model.save_pretrained(folder / "a")
+    (was,) = map(str, layouts(resolve(folder / "a")))
+    to = "half" if was == "interleaved" else "interleaved"
+    done = convert(folder / "a", folder / "b", to=to)
+    convert(folder / "b", folder / "c", to=was)
+    for path in (folder / "a").glob("*.safetensors"):
+        if path.read_bytes() != (folder / "c" / path.name).read_bytes():
+            raise ValueError("it does not come back")
+    again = type(model).from_pretrained(folder / "b").float().eval()
+    plain = difference(wanted, run(again, given))
+    if done.recorded not in (None, RECORD):  # its class turns what the config says
+        effect = difference(wanted, run(_as_before(type(model), folder), given))
+        return Tried(str(done.model_type), was, plain, effect, done.modules)
+    patch(again)
+    run(again, given)
+    if not relaid(again, to):
+        raise ValueError("no rotation of its attention can be replaced")
+    error = difference(wanted, run(again, given))
+    return Tried(str(done.model_type), was, error, plain, done.modules)
 
 
 def _as_before(cls: Any, folder: Path) -> Any:

@@ -145,6 +145,42 @@ def test_a_model_of_transformers_computes_the_same(name: str, tmp_path: Path):
     assert tried.effect > convert_sweep.SEEN
 
 
+OPTIONS: dict[str, dict[str, Any]] = {
+    "stablelm": {"qk_layernorm": True},  # a norm for each head by itself
+    "persimmon": {"qk_layernorm": True},
+    "falcon": {"new_decoder_architecture": True},
+    "falcon: one key head": {"new_decoder_architecture": False, "multi_query": True},
+    "falcon: head by head": {
+        "new_decoder_architecture": False,
+        "multi_query": False,
+        "num_kv_heads": 4,
+    },
+    "cohere": {"use_qk_norm": True},  # a norm with rows for heads
+    "deepseek_v3": {"q_lora_rank": None, "rope_interleave": False},
+    "phi": {"qk_layernorm": True},
+}
+
+
+@pytest.mark.parametrize(("name", "options"), OPTIONS.items())
+def test_options_of_a_class_that_change_its_weights(
+    name: str, options: dict[str, Any], tmp_path: Path
+):
+    sweep, tiny, configs = map(
+        importlib.import_module, ("convert_sweep", "tiny_models", "tiny_configs")
+    )
+    units = tiny.units(tiny.file_of(name.split(":")[0]))
+    unit = next(u for u in units if u.name.endswith("ForCausalLM"))
+    config = configs.tiny_config(unit.config)
+    config.update({"alibi": False, **options} if "falcon" in name else options)
+    torch.manual_seed(0)
+    with sweep.quiet():
+        model = unit.model(config).float().eval()
+        tiny.energise(model)
+        tried = sweep.compared(model, tiny.inputs(model), tmp_path)
+    assert tried.error < sweep.BOUND
+    assert tried.effect > sweep.SEEN
+
+
 def test_the_page_lists_what_is_known_and_proved():
     page = (ROOT / "docs" / "converted.md").read_text(encoding="utf-8")
     listed = {line.split("|")[1].strip() for line in page.splitlines() if line.startswith("| ")}
