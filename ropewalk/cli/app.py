@@ -16,6 +16,7 @@ from ropewalk.cli.audit import audit
 from ropewalk.cli.bench import bench
 from ropewalk.cli.build_kernel import build_kernel
 from ropewalk.cli.check import check
+from ropewalk.cli.convert import convert
 from ropewalk.cli.diff import diff
 from ropewalk.cli.emit import emit
 from ropewalk.cli.encodings import encodings
@@ -81,6 +82,9 @@ app.command(
 )(race)
 app.command("report", epilog="Example: ropewalk report race.jsonl --out race.html")(report)
 app.command("audit", epilog="Example: ropewalk audit path/to/model --json")(audit)
+app.command("convert", epilog="Example: ropewalk convert model model-interleaved --to interleaved")(
+    convert
+)
 app.add_typer(bench, name="bench")
 app.command("check", epilog="Example: ropewalk check rope --set phases=float32")(check)
 

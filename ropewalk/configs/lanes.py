@@ -15,6 +15,9 @@ ASSUMED_HEAD = 128
 
 LAYOUTS = {True: "interleaved", False: "half"}
 
+RECORD = "ropewalk_layout"
+"""The key in which ``ropewalk convert`` says how the weights pair lanes, where nothing else can."""
+
 
 @dataclass(frozen=True)
 class Lanes:
@@ -77,6 +80,32 @@ def _span(reader: Reader, label: str) -> str:
 
 
 def _layout(reader: Reader) -> Value:
+    """How the weights pair lanes: as a conversion recorded, or else as the model's class does."""
+    usual = _usual_layout(reader)
+    recorded = reader.raw(RECORD)
+    if recorded is None:
+        return usual
+    if recorded.value not in LAYOUTS.values():
+        reader.notes.add(
+            numbers.WRONG_TYPE,
+            recorded,
+            key=RECORD,
+            value=recorded.value,
+            expected='"half" or "interleaved"',
+        )
+        return usual
+    if recorded.value != usual.value:
+        reader.notes.add(
+            findings.CONVERTED,
+            recorded,
+            layout=recorded.value,
+            usual=usual.value,
+            model_type=reader.facts.model_type or "this model",
+        )
+    return recorded
+
+
+def _usual_layout(reader: Reader) -> Value:
     stated = reader.store.get("@layout")
     if stated is not None:
         return stated

@@ -8,7 +8,7 @@ form of a function by running it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import torch
@@ -76,8 +76,11 @@ def turned(
     if form.sign < 0:
         sin = -sin
     tensors = tuple(_grown(_promoted(x, cos, form), cos) for x in tensors)
-    pairs = cos.shape[-1] if form.tables == "pairs" else cos.shape[-1] // 2
     place = here()
+    if place is not None and place.layout is not None:
+        cos, sin = _first(cos, form), _first(sin, form)
+        form = replace(form, layout=place.layout, tables="pairs", order="kept")
+    pairs = cos.shape[-1] if form.tables == "pairs" else cos.shape[-1] // 2
     if form.tables != "both" or (place is not None and _trusted(place, cos, sin, form, function)):
         results = _by_pairs(tensors, _first(cos, form), _first(sin, form), form)
     else:

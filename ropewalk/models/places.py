@@ -21,10 +21,14 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 @dataclass
 class Place:
-    """What a patched module knows: which functions' tables were compared, and why it was left."""
+    """What a patched module knows: which functions' tables were compared, and why it was left.
+
+    ``layout``: the pairs of its weights, where they were converted to others than the model's own.
+    """
 
     agreed: set[str] = field(default_factory=set)
     left: str | None = None
+    layout: str | None = None
 
     def compares(self, function: str, copies: tuple[tuple[Tensor, Tensor], ...]) -> bool:
         """Whether the two copies in each of these tables of ``function`` are the same."""

@@ -21,6 +21,7 @@ PLAIN = {
     "qk_rope_head_dim": "qk_rope_head_dim",
     "qk_nope_head_dim": "qk_nope_head_dim",
     "sliding_window": "sliding_window",
+    "ropewalk_layout": "ropewalk_layout",
 }
 LLAMA3 = {
     "factor": (("rope_scaling_factor", "rope_scale_factor", "scale_factor"), 8.0),

@@ -118,6 +118,15 @@ SHARE_UNREAD = Kind(
     "remove it if the model was trained in transformers; else say which program it is for",
     {"model_type": "llama", "partial_rotary_factor": 0.5},
 )
+CONVERTED = Kind(
+    "RW063",
+    "warning",
+    "Weights converted to another pair layout",
+    "ropewalk_layout={layout}: these weights pair lanes {layout}, where programs that know "
+    "{model_type} turn {usual} ones, and would compute something else without a word",
+    "run it where the layout can be told, or convert it back with ropewalk convert --to {usual}",
+    {"model_type": "llama", "ropewalk_layout": "interleaved"},
+)
 KINDS = (
     PARTIAL_TWICE,
     PARTIAL_DISAGREES,
@@ -131,4 +140,5 @@ KINDS = (
     TWO_LAYOUTS,
     SCALED_IMAGE,
     SHARE_UNREAD,
+    CONVERTED,
 )
