@@ -15,8 +15,9 @@ CLAIM = Claim(
     said="ViT on ImageNet-1k, trained at 224 and read at up to 512: RoPE-Mixed before RoPE-Axial "
     "before the learned table, interpolated, with the gap growing with the resolution",
     source="Heo et al. (2024), Rotary Position Embedding for Vision Transformer",
-    setting="scikit-learn's digits, a pixel a token, trained at 8 × 8 and read at 12 × 12 and "
-    "16 × 16; encoder of 2 layers of 4 heads",
+    setting="scikit-learn's digits, a pixel a token, trained at 8 × 8 and read enlarged to 12 × 12 "
+    "and 16 × 16; rotations meet rows and columns they were not trained on, the table is stretched "
+    "over the picture; encoder of 2 layers of 4 heads, 600 steps of 32 pictures",
     script="claim_11_resolution.py",
 )
 

@@ -127,9 +127,11 @@ def unlearned(trained: Mapping[str, BySeed], least: float) -> str:
 
 
 def verdict(statements: Sequence[Mapping[str, Any]]) -> str:
-    """Of a claim: that of its statements where they agree, else "in part"."""
+    """Of a claim: reproduced if all its statements are, in part if some are, else as they are."""
     found = {each["verdict"] for each in statements}
-    return found.pop() if len(found) == 1 else "in part"
+    if "reproduced" in found:
+        return "reproduced" if len(found) == 1 else "in part"
+    return "refuted" if "refuted" in found else "undecided"
 
 
 def written(
