@@ -18,10 +18,11 @@ and the same other weights. An interval is the {interval}.
 
 A statement is **reproduced** if its whole interval lies on the claimed side of its margin,
 **refuted** if it lies on the other side, and **undecided** at this scale if the margin is inside or
-if no model learned the task at all.
-A claim is reproduced if all its statements are, and in part if some are. With five seeds, a number that is as likely on one side as on the other is called reproduced once in
-32 times, and refuted as often; of many statements, some are so by chance. A small model that
-refutes a claim about large ones says that the claim does not hold at every scale, and no more.
+if no model learned the task at all. A claim is reproduced if all its statements are, and in part if
+some are. With five seeds, a number that is as likely on one side as on the other is called
+reproduced once in 32 times, and refuted as often; of many statements, some are so by chance. A
+small model that refutes a claim about large ones says that the claim does not hold at every scale,
+and no more.
 
 | Claim | Verdict | Statements |
 |---|---|---|
