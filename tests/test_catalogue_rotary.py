@@ -505,7 +505,7 @@ def test_pope_scores_are_those_of_the_paper():
 
 
 def test_pope_without_softplus_scores_signed_products():
-    encoding = ropewalk.make("pope", head_dim=3, base=50.0, magnitude="signed")
+    encoding = PoPE(3, base=50.0, magnitude="signed")
     q, k = torch.randn(2, 1, 1, 3, dtype=torch.float64)
     m, n = 9, 4
     found = (
