@@ -16,7 +16,7 @@ CLAIM = Claim(
     source='Gopalakrishnan et al. (2025), Decoupling the "What" and "Where" With Polar Coordinate '
     "Positional Embeddings",
     setting="strings of up to 8 of 16 symbols, the symbol at an offset of up to 2 from another, 8 "
-    "questions each; 2 layers of 4 heads of 16 lanes, 1500 steps of 32 strings",
+    "questions each; 2 layers of 4 heads of 16 lanes, 800 steps of 32 strings",
     script="claim_10_indirect_indexing.py",
 )
 LENGTH = 8
@@ -28,7 +28,7 @@ TRIALS = grid(
     seeds=SEEDS,
     train_length=LENGTH,
     lengths=(LENGTH, 2 * LENGTH),
-    steps=1500,
+    steps=800,
     batch=32,
 )
 
