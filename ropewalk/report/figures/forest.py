@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from ropewalk.report.figures.svg import STYLE, WIDTH, number
 
 ROW, TOP, BOTTOM = 44, 30, 16
-MIDDLE, REACH = 420, 300
-"""Where the margin stands, and how far an interval may lie from it."""
+MIDDLE, REACH, ASIDE = 380, 340, 110
+"""Where the margin stands, how far an interval may lie from it, and the room of a verdict."""
 
 INK = {"reproduced": "#2a9d6f", "refuted": "#cc4f62", "undecided": "#8a8a8a"}
 SIGN = {"reproduced": "✓", "refuted": "✗", "undecided": "?"}
@@ -80,6 +80,6 @@ def _row(row: Row, top: int) -> list[str]:
         f'<circle fill="{ink}" cx="{across(row.median)}" cy="{y}" r="4"/>',
         f'<path class="g" d="M{MIDDLE} {y}h{said * 12}m{-said * 4} -3l{said * 4} 3l{-said * 4} 3" '
         'fill="none"/>',
-        f'<text x="12" y="{y + 4}">{number(row.median)} [{number(row.low)}, {number(row.high)}]'
-        f", margin {number(row.margin)}</text>",
+        f'<text x="{WIDTH - ASIDE}" y="{top + 12}" text-anchor="end">{number(row.median)} '
+        f"[{number(row.low)}, {number(row.high)}], margin {number(row.margin)}</text>",
     ]
