@@ -21,8 +21,11 @@ ropewalk audit path/to/model --json       # one document on stdout
 ```
 
 ```python
+from transformers import AutoModelForCausalLM
+
 from ropewalk.models import audit
 
+model = AutoModelForCausalLM.from_pretrained("path/to/model")
 found = audit(model)          # a loaded model of transformers, left as it was
 print(found)                  # every check with its figures, then the findings
 assert found                  # True if no finding is an error

@@ -342,6 +342,13 @@ def test_what_nobody_foresaw_is_one_line(capsys, monkeypatch):
         main(["show", "rope"])
 
 
+def test_a_traceback_of_any_error_can_be_asked_for(capsys, monkeypatch):
+    assert "heads='x'" in fails_in_one_line(capsys, "show", "alibi", "--set", "heads=x")
+    monkeypatch.setenv("ROPEWALK_TRACEBACK", "1")
+    with pytest.raises(TypeError):
+        main(["show", "alibi", "--set", "heads=x"])
+
+
 @pytest.mark.parametrize("form", [["--json"], []])
 def test_the_plain_form_of_explain_needs_no_parser(form, tmp_path):
     file = tmp_path / "config.json"

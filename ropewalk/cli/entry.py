@@ -30,13 +30,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        complain(_words(error))
-        return UNUSABLE
     except Exception as error:
-        if not hasattr(error, "format_message"):
-            return _unexpected(error)
-        complain(_usage(error))
+        if os.environ.get("ROPEWALK_TRACEBACK"):
+            raise
+        complain(_words(error))
         return UNUSABLE
 
 
@@ -62,18 +59,15 @@ def plain_explain(given: list[str]) -> str | None:
     return rest[0]
 
 
-def _unexpected(error: Exception) -> int:
-    """A line, not a traceback, for what nobody foresaw; ``ROPEWALK_TRACEBACK=1`` shows it all."""
-    if os.environ.get("ROPEWALK_TRACEBACK"):
-        raise error
-    complain(f"{type(error).__name__}: {error} (ROPEWALK_TRACEBACK=1 shows where)")
-    return UNUSABLE
-
-
-def _words(error: BaseException) -> str:
+def _words(error: Exception) -> str:
+    """An error in one line, not a traceback; ``ROPEWALK_TRACEBACK=1`` shows that of any."""
+    if hasattr(error, "format_message"):
+        return _usage(error)
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or 'standard output'}: {error.strerror}"
-    return str(error) or type(error).__name__
+    if isinstance(error, (ValueError, TypeError, OSError, ImportError)):
+        return str(error) or type(error).__name__
+    return f"{type(error).__name__}: {error} (ROPEWALK_TRACEBACK=1 shows where)"
 
 
 def _usage(error: Exception) -> str:

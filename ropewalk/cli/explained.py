@@ -149,12 +149,12 @@ def _findings(resolved: Resolved, width: int, lines_left: int | None) -> list[Te
     for severity, heading in HEADINGS.items():
         found = [f for f in resolved.findings if f.severity == severity]
         for i, finding in enumerate(found):
-            told_here = [] if i else [Text(heading, style="bold")]
-            told_here += told(finding, width)
-            if hidden or i >= SHOWN[severity] or not _fits(lines, told_here, lines_left):
+            more = [] if i else [Text(heading, style="bold")]
+            more += told(finding, width)
+            if hidden or i >= SHOWN[severity] or not _fits(lines, more, lines_left):
                 hidden += len(found) - i
                 break
-            lines += told_here
+            lines += more
     if hidden:
         lines.append(Text(f"and {hidden} more: --json has them all", style="dim"))
     return lines

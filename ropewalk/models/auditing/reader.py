@@ -121,7 +121,7 @@ class Reader:
         if last is not None and "logits_to_keep" in self.takes:
             given["logits_to_keep"] = last
         out = self.model(**given)
-        made = next((c for n in _CACHES if (c := getattr(out, n, None)) is not None), None)
+        made = next((getattr(out, n) for n in _CACHES if hasattr(out, n)), None)
         values = _values(out)
         return Read(values if last is None else values[:, -last:], made)
 
