@@ -139,7 +139,8 @@ def _made(part: Part, sizes: Mapping[str, Any]) -> Encoding | None:
     if "length" in fitting:
         fitting["length"] = part.limit
     base = spec.make(**{**usual, **fitting, **dict(part.options)})
-    return randomized(base, sizes.get("side", sizes.get("length", 1)), part.limit)
+    tokens = sizes.get("length", 1)
+    return randomized(base, tokens if base.axes == 1 else sizes.get("side", tokens), part.limit)
 
 
 def _value(text: str) -> Any:
