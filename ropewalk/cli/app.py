@@ -95,6 +95,8 @@ def parsed(arguments: Sequence[str]) -> int:
         with plugin_warnings_in_a_line():
             status = app(args=list(arguments), standalone_mode=False)
     except typer.Exit as leave:
+        if isinstance(leave.__cause__ or leave.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None  # typer turns it into a silent exit
         return leave.exit_code
     except typer.Abort:
         raise KeyboardInterrupt from None
