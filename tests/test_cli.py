@@ -385,3 +385,21 @@ def test_other_forms_are_parsed(words):
     from ropewalk.cli.entry import plain_explain
 
     assert plain_explain(words) is None
+
+
+def test_what_leaves_the_program_from_within_is_told_and_is_no_success(monkeypatch, capsys) -> None:
+    def leaves(given):
+        raise SystemExit(0)
+
+    monkeypatch.setattr("ropewalk.cli.entry._command", leaves)
+    assert main(["encodings"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_an_interrupt_within_a_command_is_told(monkeypatch, capsys) -> None:
+    def stopped(*given, **also):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ropewalk.cli.encodings.print_json", stopped)
+    assert main(["encodings", "--json"]) == 130
+    assert capsys.readouterr().err == "ropewalk: stopped\n"

@@ -20,6 +20,7 @@ from ropewalk import positions as builders
 from ropewalk.core import Additive, Bias, Block, Contextual, Encoding, Rotary
 from ropewalk.encodings.draws import Randomized
 from ropewalk.lab import naming, outcome, text, trial
+from ropewalk.lab.record import CONFIG
 from ropewalk.lab.task import Batch
 from ropewalk.lab.tasks.characters import STRIDE, Characters
 from ropewalk.lab.transformer import Transformer
@@ -670,3 +671,15 @@ def test_a_stored_configuration_still_runs(stored: dict[str, Any]) -> None:
     record = json.loads(json.dumps(trial.run(short)))
     assert record.keys() == old.keys()
     assert record["config"].keys() == old["config"].keys()
+
+
+@pytest.mark.parametrize("label", ["randomized", "rope~300", "axial~300"])
+def test_random_positions_serve_every_token_of_a_grid(label: str) -> None:
+    pytest.importorskip("sklearn")
+    sizes = {"steps": 1, "batch": 2, "dim": 16, "heads": 2, "layers": 1, "lengths": (6, 10)}
+    (only,) = trial.grid([label], task="digits", seeds=1, train_length=5, **sizes)
+    assert trial.run(only)["diverged"] is None
+
+
+def test_a_record_is_asked_for_all_that_a_trial_holds() -> None:
+    assert set(CONFIG) == {field.name for field in dataclasses.fields(trial.Trial)}

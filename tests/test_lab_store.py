@@ -11,6 +11,7 @@ import resource
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,16 @@ def spoil(line: int, change: Any) -> Any:
     return spoiled
 
 
+def config(number: int, **changes: Any) -> Callable[[bytes], bytes]:
+    """A store's bytes with a changed config in a line, under the key that goes with it."""
+
+    def change(record: dict[str, Any]) -> None:
+        record["config"].update(changes)
+        record["key"] = key_of(record["config"])
+
+    return spoil(number, change)
+
+
 SPOILED = {
     "prose": (lambda c: b"Dear diary,\n", "no store of records: name another file"),
     "prose without an end": (lambda c: b"Dear diary", "no store of records"),
@@ -151,7 +162,25 @@ SPOILED = {
     "a changed seed": (spoil(3, lambda r: r["config"].update(seed=5)), "line 3: the key"),
     "a changed key": (spoil(3, lambda r: r.update(key="0" * 64)), "line 3: the key"),
     "no key": (spoil(3, lambda r: r.pop("key")), "line 3: this record has no 'key'"),
-    "no lengths": (spoil(2, lambda r: r["config"].pop("lengths")), "line 2: 'config'"),
+    "no lengths": (config(2, lengths=None), "line 2: 'lengths' in the config .* cannot be None"),
+    "no steps": (spoil(2, lambda r: r["config"].pop("steps")), "line 2: the config .* no 'steps'"),
+    "lengths that fall": (config(3, lengths=[16, 8]), "line 3: 'lengths' in the config"),
+    "lengths twice": (config(3, lengths=[8, 8]), "line 3: 'lengths' in the config"),
+    "a word for the steps": (config(3, steps="x"), "line 3: 'steps' in the config"),
+    "steps beyond 64 bits": (config(3, steps=10**30), "line 3: 'steps' in the config"),
+    "no rate": (config(3, rate=0), "line 3: 'rate' in the config"),
+    "options in options": (config(3, task_options={"a": {}}), "line 3: 'task_options' in the"),
+    "more than a trial has": (config(3, speed=1), "line 3: the config .* has 'speed', which no"),
+    "a score beyond any float": (
+        spoil(2, lambda r: r["scores"].update({"8": 10**400})),
+        "line 2: 'scores'",
+    ),
+    "a loss beyond any float": (spoil(2, lambda r: r.update(loss=[10**400])), "line 2: 'loss'"),
+    "made with a list": (spoil(2, lambda r: r["made"].update(torch=[2])), "line 2: 'made'"),
+    "a curve of no length": (
+        spoil(2, lambda r: r["curves"].update({"99": []})),
+        "line 2: .*curves at",
+    ),
     "a word for a score": (spoil(2, lambda r: r["scores"].update({"8": "x"})), "line 2: 'scores'"),
     "true for a score": (spoil(2, lambda r: r["scores"].update({"8": True})), "line 2: 'scores'"),
     "a score missing": (spoil(4, lambda r: r["scores"].pop("8")), r"line 4: .*scores at \['16'\]"),

@@ -218,11 +218,39 @@ def test_real_processes_give_the_same_records(place: Path) -> None:
 # --- what is refused -----------------------------------------------------------------------------
 
 FAILS_LATE = """
+import sys
+import torch
 from ropewalk.encodings.bias.alibi import ALiBi
 class Mine(ALiBi):
     "Mine."
     def bias(self, *given, **also):
         raise RuntimeError("no bias")
+class Leaves(ALiBi):
+    "Leaves while it is made."
+    def __init__(self, heads):
+        sys.exit(0)
+class Mute(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+class Wordless(ALiBi):
+    "Raises what cannot say why."
+    def __init__(self, heads):
+        raise Mute
+class Once(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+    @staticmethod
+    def backward(ctx, grad):
+        raise RuntimeError("no gradient")
+class Stuck(ALiBi):
+    "Reads, and cannot learn."
+    def __init__(self, heads):
+        super().__init__(heads)
+        self.scale = torch.nn.Parameter(torch.ones(()))
+    def bias(self, *given, **also):
+        return super().bias(*given, **also) * Once.apply(self.scale)
+    factors = None
 """
 
 
@@ -234,7 +262,16 @@ class Mine(ALiBi):
         (["--encodings", "rope:base=-3"], "rope:base=-3 cannot race at dim=16"),
         (["--encodings", "mrope"], "mrope cannot race at dim=16"),
         (["--encodings", "mine.py:Mine"], "mine.py:Mine cannot race at dim=16"),
+        (["--encodings", "mine.py:Leaves"], "mine.py:Leaves cannot race at dim=16, heads=2"),
+        (["--encodings", "mine.py:Wordless"], "train_length=16: Mute"),
+        (["--encodings", "mine.py:Stuck"], "train_length=16: RuntimeError: no gradient"),
         (["--encodings", "none.py:Mine"], "none.py cannot be imported"),
+        (["--encodings", "rope:base"], "'base' is no option; write rope:KEY=VALUE"),
+        (["--encodings", "rope:=5"], "'=5' is no option; write rope:KEY=VALUE"),
+        (["--encodings", "none:x"], "'x' is no option; write none:KEY=VALUE"),
+        (["--encodings", "learned:length=20"], "heads=2, lengths=32: positions hold 20"),
+        (["--encodings", "rope~20"], "heads=2, train_length=16: tokens=32 different positions"),
+        (["--lengths", "64,512", "--encodings", "hope_dai"], "heads=2, lengths=64: positions hold"),
         (["--encodings", ","], "encodings=[] must hold at least one"),
         (["--encodings", "rope,rope"], "must hold each once"),
         (["--lengths", "36"], "must be multiples of run=8"),
@@ -243,6 +280,8 @@ class Mine(ALiBi):
         (["--lengths", "8000000"], "8000000 needs 8000001 characters of text"),
         (["--seeds", "0"], "--seeds 0 must be at least 1"),
         (["--seeds", "a"], "--seeds 'a' must be whole numbers"),
+        (["--seeds", "70000"], "seeds=70000 of 4 encodings are more than 65536 trials"),
+        (["--seeds", "9" * 30], "are more than 65536 trials"),
         (["--seeds", "1,1"], "must hold each once"),
         (["--steps", "0"], "steps=0 must be"),
         (["--dim", "15"], "dim=15 must be a multiple of heads=2"),
@@ -277,6 +316,24 @@ def test_what_cannot_be_raced_is_one_line_before_any_training(capsys, place, arg
     assert err.count("\n") == 1
     assert Here.ran == 0
     assert {path.name: path.read_bytes() for path in place.iterdir() if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            ["--train-length", "64", "--encodings", "learned:length=100"],
+            "train_length=64: positions",
+        ),
+        (["--lengths", "1048577"], "lengths=1048577 must be at most 1048576"),
+        (["--lengths", "9" * 40], "must be at most 1048576"),
+    ],
+)
+def test_what_no_example_of_a_task_can_be_is_refused_whatever_is_drawn(capsys, arguments, says):
+    few = ["race", "--task", "copy", "--lengths", "8", "--dim", "16", "--heads", "2"]
+    assert main([*few, *arguments]) == 2
+    assert says in capsys.readouterr().err
+    assert Here.ran == 0
 
 
 def test_an_unknown_executor_is_refused(capsys, monkeypatch) -> None:

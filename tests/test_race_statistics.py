@@ -352,3 +352,19 @@ def test_records_that_are_not_comparable_are_kept_apart() -> None:
         outcome.document([records[0], records[0]])
     with pytest.raises(ValueError, match="0 in 0 groups"):
         outcome.document([])
+
+
+@pytest.mark.parametrize("changed", [{"unit": "shares"}, {"better": "higher"}])
+def test_records_that_disagree_on_what_a_score_is_make_no_document(changed: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"of rope, seed 1, is not that of other records"):
+        outcome.document([record("rope", 0, 1.0), record("rope", 1, 2.0, **changed)])
+
+
+def test_many_seeds_have_an_interval_that_others_compute_too() -> None:
+    values = [float(i) for i in range(60)]
+    found = seeds.interval(values)
+    assert found.median == 29.5
+    assert found.low == 59 - found.high  # the same from either side
+    rng = random.Random(0)
+    drawn = sorted(standard.median(rng.choices(values, k=60)) for _ in range(4000))
+    assert abs(found.low - drawn[100]) <= 1

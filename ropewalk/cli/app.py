@@ -23,7 +23,7 @@ from ropewalk.cli.encodings import encodings
 from ropewalk.cli.explain import explain
 from ropewalk.cli.extend import extend
 from ropewalk.cli.named import plugin_warnings_in_a_line
-from ropewalk.cli.race import race
+from ropewalk.cli.race import INTERRUPTED, race
 from ropewalk.cli.report import report
 from ropewalk.cli.show import show
 from ropewalk.cli.walk import walk
@@ -98,4 +98,6 @@ def parsed(arguments: Sequence[str]) -> int:
         return leave.exit_code
     except typer.Abort:
         raise KeyboardInterrupt from None
-    return status if isinstance(status, int) else 0
+    if status == INTERRUPTED and status is not INTERRUPTED:
+        raise KeyboardInterrupt  # typer turned one into a silent exit
+    return int(status) if isinstance(status, int) else 0

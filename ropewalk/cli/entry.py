@@ -27,6 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         complain("stopped")
         return 130
+    except SystemExit as error:  # a file of one's own, or a library: commands return a status
+        complain(f"something that was loaded left the program: SystemExit {error.code!r}")
+        return UNUSABLE
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     from ropewalk.lab.trial import Trial
 
 ENCODINGS = "sinusoidal,rope,alibi,none"
-INTERRUPTED = 130
+
+
+class _Told(int):
+    """An exit status whose reason has been told."""
+
+
+INTERRUPTED = _Told(130)
 """Exit status after Ctrl-C, as shells have it."""
 
 

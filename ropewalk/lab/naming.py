@@ -115,6 +115,12 @@ def _part(text: str, label: str) -> Part:
         options[key] = _value(value)
     if name == NONE and (options or limit is not None):
         raise ValueError(f"encoding {label!r}: none takes no options and has no positions")
+    known, colon, rest = name.partition(":")
+    if colon and (known == NONE or known in catalog.encodings()):
+        raise ValueError(
+            f"encoding {label!r}: {rest!r} is no option; write {known}:KEY=VALUE, such as "
+            "rope:base=500000"
+        )
     if name != NONE:
         _spec(name)
     return Part(name, tuple(options.items()), limit, window)
@@ -139,7 +145,8 @@ def _made(part: Part, sizes: Mapping[str, Any]) -> Encoding | None:
     if "length" in fitting:
         fitting["length"] = part.limit
     base = spec.make(**{**usual, **fitting, **dict(part.options)})
-    return randomized(base, sizes.get("side", sizes.get("length", 1)), part.limit)
+    tokens = sizes.get("length", 1)
+    return randomized(base, tokens if base.axes == 1 else sizes.get("side", tokens), part.limit)
 
 
 def _value(text: str) -> Any:

@@ -45,7 +45,8 @@ def document(records: Sequence[Record]) -> dict[str, Any]:
         where a trial diverged: worse than any number.
 
     Raises:
-        ValueError: no records, records that are not comparable, or two of one trial.
+        ValueError: no records, records that are not comparable or disagree on what a score is, or
+            two of one trial.
     """
     if len(comparable(records)) != 1:
         raise ValueError(
@@ -53,6 +54,14 @@ def document(records: Sequence[Record]) -> dict[str, Any]:
             "a document is of one group, see comparable"
         )
     config, first = _shared(records[0]), records[0]
+    for record in records:
+        for name in ("unit", "better"):
+            if record[name] != first[name]:
+                encoding, seed = (record["config"][key] for key in RACERS)
+                raise ValueError(
+                    f"{name}={record[name]!r} of {encoding}, seed {seed}, is not that of other "
+                    f"records of the same task, {first[name]!r}: one of them was changed"
+                )
     lengths, lower = list(config["lengths"]), first["better"] == "lower"
     found = {n: scores(records, n) for n in lengths}
     curves = [_curve(encoding, found) for encoding in found[lengths[0]]]

@@ -49,6 +49,7 @@ def check(record: Any) -> None:
             raise ValueError(f"this record has no {name!r}")
         if not holds(record[name]):
             raise ValueError(f"{name!r} of this record cannot be {record[name]!r:.80}")
+    _check_config(record["config"])
     if record["key"] != key_of(record["config"]):
         raise ValueError(
             "the key of this record is not that of its config: one of them was changed"
@@ -59,6 +60,24 @@ def check(record: Any) -> None:
             f"this record has scores at {list(record['scores'])!r:.80}, and its config asks for "
             f"lengths {lengths!r:.80}"
         )
+    if not set(record["curves"]) <= set(record["scores"]):
+        raise ValueError(
+            f"this record has curves at {list(record['curves'])!r:.80}, and scores at "
+            f"{list(record['scores'])!r:.80}"
+        )
+
+
+def _check_config(config: dict[str, Any]) -> None:
+    for name, holds in CONFIG.items():
+        if name not in config:
+            raise ValueError(f"the config of this record has no {name!r}")
+        if not holds(config[name]):
+            raise ValueError(
+                f"{name!r} in the config of this record cannot be {config[name]!r:.80}"
+            )
+    for name in config:
+        if name not in CONFIG:
+            raise ValueError(f"the config of this record has {name!r:.80}, which no trial has")
 
 
 def _text(value: Any) -> bool:
@@ -66,38 +85,67 @@ def _text(value: Any) -> bool:
 
 
 def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    """A whole number of 64 bits: more are none of ours, and no table takes them."""
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63
+
+
+def _size(value: Any) -> bool:
+    return _whole(value) and value >= 1
+
+
+def _finite(value: Any) -> bool:
+    return _whole(value) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _number(value: Any) -> bool:
     """A finite number, or null: a trained model may give none."""
-    if value is None or _whole(value):
-        return True
-    return isinstance(value, float) and math.isfinite(value)
+    return value is None or _finite(value)
 
 
 def _numbers(value: Any) -> bool:
     return isinstance(value, list) and all(map(_number, value))
 
 
-def _config(value: Any) -> bool:
+def _lengths(value: Any) -> bool:
     return (
-        isinstance(value, dict)
-        and _text(value.get("encoding"))
-        and _text(value.get("task"))
-        and _whole(value.get("seed"))
-        and isinstance(value.get("lengths"), list)
-        and len(value["lengths"]) > 0
-        and all(map(_whole, value["lengths"]))
+        isinstance(value, list)
+        and len(value) > 0
+        and all(map(_size, value))
+        and value == sorted(set(value))
     )
+
+
+def _options(value: Any) -> bool:
+    """Of a task: numbers, text and truth values by name."""
+    return isinstance(value, dict) and all(
+        isinstance(each, bool) or _number(each) or _text(each) for each in value.values()
+    )
+
+
+CONFIG: dict[str, Callable[[Any], bool]] = {
+    "encoding": _text,
+    "seed": lambda value: _whole(value) and value >= 0,
+    "task": _text,
+    "task_options": _options,
+    "train_length": _size,
+    "lengths": _lengths,
+    "steps": _size,
+    "batch": _size,
+    "dim": _size,
+    "layers": _size,
+    "heads": _size,
+    "rate": lambda value: _finite(value) and value > 0,
+}
+"""What the configuration of a trial holds; whether the values go together, a trial can tell."""
 
 
 _SHAPE: dict[str, Callable[[Any], bool]] = {
     "key": _text,
-    "config": _config,
+    "config": lambda value: isinstance(value, dict),
     "unit": _text,
     "better": lambda value: value in ("lower", "higher"),
-    "parameters": _whole,
+    "parameters": lambda value: _whole(value) and value >= 0,
+    "made": lambda value: all(_text(each) or _whole(each) for each in value.values()),
     "loss": _numbers,
     "scores": lambda value: isinstance(value, dict) and all(map(_number, value.values())),
     "curves": lambda value: isinstance(value, dict) and all(map(_numbers, value.values())),

@@ -78,8 +78,8 @@ def interval(values: Iterable[float]) -> Interval:
 
 def _end(medians: Sequence[tuple[float, int]], n: int) -> float:
     """The first median that leaves no less than a tail behind it."""
-    seen = accumulate(ways for _, ways in medians)
-    return next(v for (v, _), ways in zip(medians, seen, strict=True) if ways >= TAIL * n**n)
+    seen, least = accumulate(ways for _, ways in medians), math.ceil(TAIL * n**n)
+    return next(v for (v, _), ways in zip(medians, seen, strict=True) if ways >= least)
 
 
 def _middle(a: float, b: float) -> float:
@@ -97,16 +97,15 @@ def _resamples(n: int) -> list[tuple[tuple[int, int], int]]:
     if n % 2:
         return [((k, k), whole[k] - whole[k - 1]) for k in range(1, n + 1)]
     m = n // 2
+    power = [k**m for k in range(n + 1)]
+    first = [0, *(math.comb(n, m) * (power[i] - power[i - 1]) for i in range(1, n + 1))]
     apart = {
-        (i, j): math.comb(n, m) * (i**m - (i - 1) ** m) * ((n - j + 1) ** m - (n - j) ** m)
+        (i, j): first[i] * (power[n - j + 1] - power[n - j])
         for i in range(1, n)
         for j in range(i + 1, n + 1)
     }
     lower = [_at_least(n, k, m) for k in range(n + 1)]
-    same = {
-        (k, k): lower[k] - lower[k - 1] - sum(apart[k, j] for j in range(k + 1, n + 1))
-        for k in range(1, n + 1)
-    }
+    same = {(k, k): lower[k] - lower[k - 1] - first[k] * power[n - k] for k in range(1, n + 1)}
     return [(ranks, ways) for ranks, ways in {**apart, **same}.items() if ways]
 
 

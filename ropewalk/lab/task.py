@@ -94,6 +94,10 @@ class Task(ABC):
     def batch(self, generator: torch.Generator, rows: int, length: int) -> Batch:
         """``rows`` examples to train on, of length at most ``length``."""
 
+    def longest(self, generator: torch.Generator, length: int) -> Batch:
+        """One example of :meth:`batch`, as long as any of them."""
+        return self.batch(generator, 1, length)
+
     @abstractmethod
     def score(self, model: Model, length: int, longest: int) -> Score:
         """The score at ``length``, on the same examples for every model.
@@ -146,6 +150,10 @@ class Exact(Task):
         """Examples of one length, drawn from ``shortest`` … ``length``."""
         n = torch.randint(self.shortest, length + 1, (), generator=generator).item()
         return self.examples(generator, rows, int(n))
+
+    def longest(self, generator: torch.Generator, length: int) -> Batch:
+        """One example of exactly ``length``."""
+        return self.examples(generator, 1, length)
 
     def scored_examples(self, length: int) -> Batch:
         """The ``scored`` examples of a length: the same ones always, from a seed of no trial."""

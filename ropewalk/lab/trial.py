@@ -42,8 +42,12 @@ CLIP = 1.0
 SEEDS = 1 << 31
 """Seeds lie below: PyTorch's generator hears 32 bits, of which tasks use the rest for scoring."""
 
+MOST_TRIALS = 1 << 16
+"""Of a grid."""
+
+LONGEST = 1 << 20
 LIMITS = {
-    "train_length": 1 << 20,
+    "train_length": LONGEST,
     "steps": 1 << 30,
     "batch": 1 << 16,
     "dim": 1 << 16,
@@ -113,6 +117,8 @@ class Trial:
                 raise TypeError(f"task option {name}={value!r} must be a number, text or null")
         naming.parse(self.encoding)
         task_of(self).check(self.train_length, self.lengths)
+        if self.lengths[-1] > LONGEST:
+            raise ValueError(f"lengths={self.lengths[-1]} must be at most {LONGEST}")
 
 
 def grid(
@@ -134,6 +140,11 @@ def grid(
         TypeError, ValueError: as :class:`Trial`; an encoding or a seed comes twice, or none does.
     """
     labels = list(encodings)
+    if isinstance(seeds, int) and seeds * len(labels) > MOST_TRIALS:
+        raise ValueError(
+            f"seeds={seeds} of {len(labels)} encodings are more than {MOST_TRIALS} trials; "
+            "give fewer seeds, or name them"
+        )
     chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     for name, values in (("encodings", labels), ("seeds", chosen)):
         if not values:
@@ -196,7 +207,7 @@ def measured(config: Trial, given: Task) -> dict[str, Any]:
         losses, diverged = train(model, config, given)
         longest = max(config.lengths)
         found = {
-            n: given.score(_reader(model, config, given, n), n, longest) for n in config.lengths
+            n: given.score(reader(model, config, given, n), n, longest) for n in config.lengths
         }
     return {
         "key": key(config),
@@ -285,7 +296,7 @@ def train(
         until: called with the number of steps done; training ends where it says True.
     """
     generator = torch.Generator().manual_seed(config.seed)
-    read = _Reader(model, config.seed)
+    read = Reader(model, config.seed)
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=config.rate, betas=BETAS, weight_decay=WEIGHT_DECAY
     )
@@ -316,7 +327,7 @@ def _made_task(name: str, options: tuple[tuple[str, Any], ...]) -> Task:
     return tasks.get(name).make(**dict(options))
 
 
-class _Reader:
+class Reader:
     """A model that draws random positions, where its encoding has them, for every batch it reads.
 
     Not from the generator of examples: these stay the same for every encoding.
@@ -328,14 +339,17 @@ class _Reader:
         self.generator = torch.Generator().manual_seed(seed)
 
     def __call__(self, inputs: Tensor, positions: Tensor | None) -> Tensor:
+        """The model's logits, after a draw for as many places as the batch has."""
         if self.drawing:
-            places = inputs.shape[1] if positions is None else int(positions.max()) + 1
+            row_by_row = inputs.shape[1]
+            places = row_by_row if positions is None else int(positions.max()) + 1
             for encoding in self.drawing:
-                encoding.resample(places, generator=self.generator)
+                count = row_by_row if encoding.axes == 1 else places
+                encoding.resample(count, generator=self.generator)
         return self.model(inputs, positions)
 
 
-def _reader(model: Transformer, config: Trial, given: Task, length: int) -> _Reader:
+def reader(model: Transformer, config: Trial, given: Task, length: int) -> Reader:
     """The model as it reads another length: a table of a grid is interpolated, all else stays."""
     trained, wanted = given.grid(config.train_length), given.grid(length)
     encoding = model.encoding
@@ -344,7 +358,7 @@ def _reader(model: Transformer, config: Trial, given: Task, length: int) -> _Rea
         resized = encoding.resized(wanted, grid=trained)  # pyright: ignore
         model = copy.copy(model)
         model._modules = {**model._modules, "encoding": resized}
-    return _Reader(model, length)
+    return Reader(model, length)
 
 
 def _schedule(step: int, steps: int) -> float:

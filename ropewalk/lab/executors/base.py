@@ -60,7 +60,18 @@ def attempt(work: Work, trial: Trial) -> Record | Failure:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        return Failure(f"{type(error).__name__}: {' '.join(str(error).split())}")
+        return Failure(told(error, kind=True))
+
+
+def told(error: BaseException, *, kind: bool = False) -> str:
+    """An exception in one line: with its kind, unless ours is a message that needs none."""
+    try:
+        said = " ".join(str(error).split())
+    except Exception:  # its own words raise
+        said = ""
+    if said and not kind and isinstance(error, TypeError | ValueError):
+        return said
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def lost(how: str, remedy: str) -> Failure:
