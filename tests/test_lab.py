@@ -21,6 +21,7 @@ from ropewalk.core import Additive, Bias, Block, Contextual, Encoding, Rotary
 from ropewalk.encodings.draws import Randomized
 from ropewalk.lab import naming, outcome, text, trial
 from ropewalk.lab.record import CONFIG
+from ropewalk.lab.record import check as check_record
 from ropewalk.lab.task import Batch
 from ropewalk.lab.tasks.characters import STRIDE, Characters
 from ropewalk.lab.transformer import Transformer
@@ -371,6 +372,29 @@ def test_an_own_file_is_a_racer(tmp_path: Path) -> None:
     encoding = naming.make(f"{own}:Far:slope=2.5", {"heads": 3})
     assert isinstance(encoding, Bias)
     assert (encoding.heads, encoding.slope) == (3, 2.5)
+
+
+def test_an_edited_file_is_another_trial(tmp_path: Path) -> None:
+    own = tmp_path / "own_near.py"
+    words = (
+        "from ropewalk.encodings.bias import ALiBi\n"
+        "class Near(ALiBi):\n"
+        "    def __init__(self, heads: int):\n"
+        "        super().__init__(heads, slopes='{}')\n"
+    )
+    found = []
+    for slopes in ("authors", "geometric"):
+        own.write_text(words.format(slopes))
+        found.append(trial.config_of(trial.Trial(f"{own}:Near", **SMALL)))
+    first, second = found
+    assert first["files"].keys() == {f"{own}:Near"}
+    assert first["files"] != second["files"]
+    assert trial.key_of(first) != trial.key_of(second)
+    assert "files" not in trial.config_of(trial.Trial("rope", **SMALL))
+    record = trial.measured(trial.of_config(second), task_of())
+    check_record(record)
+    edited = {**record, "config": first}
+    assert [len(group) for group in outcome.comparable([record, edited, record])] == [2, 1]
 
 
 @pytest.mark.parametrize(

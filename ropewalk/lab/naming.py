@@ -16,10 +16,12 @@ The string is also the label under which a race lists it.
 from __future__ import annotations
 
 import ast
+import hashlib
 import inspect
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from ropewalk import catalog, plugins
@@ -97,6 +99,17 @@ def make(label: str, sizes: Mapping[str, Any]) -> Encoding | Plan | None:
             "part of a plan of layers; name it alone"
         )
     return Plan([Layer(encoding, window) for encoding, window in found])
+
+
+def files(label: str) -> dict[str, str]:
+    """The SHA-256, hex, of the files that make the encodings of one's own in a label, by name."""
+    found = {}
+    for part in parse(label):
+        if part.name != NONE and plugins.in_own_file(part.name):
+            source = inspect.getsourcefile(_spec(part.name).factory)
+            if source is not None:
+                found[part.name] = hashlib.sha256(Path(source).read_bytes()).hexdigest()
+    return found
 
 
 def _part(text: str, label: str) -> Part:

@@ -17,14 +17,25 @@ from ropewalk.lab import statistics
 Record = Mapping[str, Any]
 
 RACERS = ("encoding", "seed")
+FILES = "files"
 """What comparable trials differ in."""
 
 
 def comparable(records: Sequence[Record]) -> list[list[Record]]:
-    """The records in groups that differ in encoding and seed alone, as they first occur."""
+    """The records in groups that differ in encoding and seed alone, as they first occur.
+
+    Where the file of an encoding was edited between trials, each further edition of it is in a
+    group of its own.
+    """
     groups: dict[str, list[Record]] = {}
+    editions: dict[str, list[Any]] = {}
     for record in records:
-        groups.setdefault(json.dumps(_shared(record), sort_keys=True), []).append(record)
+        own = editions.setdefault(record["config"]["encoding"], [])
+        files = record["config"].get(FILES)
+        if files not in own:
+            own.append(files)
+        shared = json.dumps([_shared(record), own.index(files)], sort_keys=True)
+        groups.setdefault(shared, []).append(record)
     return list(groups.values())
 
 
@@ -111,7 +122,7 @@ def scores(records: Sequence[Record], length: int) -> dict[str, dict[int, float]
 
 
 def _shared(record: Record) -> dict[str, Any]:
-    return {key: value for key, value in record["config"].items() if key not in RACERS}
+    return {k: value for k, value in record["config"].items() if k not in (*RACERS, FILES)}
 
 
 def _worst_if_none(score: float | None, better: str) -> float:

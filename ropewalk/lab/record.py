@@ -75,13 +75,19 @@ def _check_config(config: dict[str, Any]) -> None:
             raise ValueError(
                 f"{name!r} in the config of this record cannot be {config[name]!r:.80}"
             )
+    if not _texts(config.get("files", {})):
+        raise ValueError("'files' in the config of this record must be digests by name")
     for name in config:
-        if name not in CONFIG:
+        if name not in CONFIG and name != "files":
             raise ValueError(f"the config of this record has {name!r:.80}, which no trial has")
 
 
 def _text(value: Any) -> bool:
     return isinstance(value, str)
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_text, value.values()))
 
 
 def _whole(value: Any) -> bool:
@@ -136,7 +142,10 @@ CONFIG: dict[str, Callable[[Any], bool]] = {
     "heads": _size,
     "rate": lambda value: _finite(value) and value > 0,
 }
-"""What the configuration of a trial holds; whether the values go together, a trial can tell."""
+"""What the configuration of a trial holds; whether the values go together, a trial can tell.
+
+``files`` may stand beside them: the digests of own files that encodings were made by.
+"""
 
 
 _SHAPE: dict[str, Callable[[Any], bool]] = {

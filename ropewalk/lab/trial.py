@@ -160,11 +160,12 @@ def grid(
 
 
 def config_of(trial: Trial) -> dict[str, Any]:
-    """A trial as a JSON object."""
+    """A trial as a JSON object; ``files`` are digests of own files that make its encoding."""
     config = dataclasses.asdict(trial)
     config["lengths"] = list(trial.lengths)
     config["task_options"] = dict(trial.task_options)
-    return json.loads(json.dumps(config))
+    files = naming.files(trial.encoding)
+    return json.loads(json.dumps({**config, "files": files} if files else config))
 
 
 def of_config(config: Mapping[str, Any]) -> Trial:
@@ -174,11 +175,12 @@ def of_config(config: Mapping[str, Any]) -> Trial:
         TypeError, ValueError: it is none.
     """
     names = {field.name for field in dataclasses.fields(Trial)}
-    if not isinstance(config, Mapping) or set(config) != names:
+    if not isinstance(config, Mapping) or set(config) - {"files"} != names:
         raise ValueError(f"a trial has {', '.join(sorted(names))}; got {sorted(config)}"[:500])
     options, lengths = config["task_options"], config["lengths"]
     if not isinstance(options, Mapping) or not isinstance(lengths, Sequence):
         raise ValueError("task_options must be an object, and lengths a list")
+    config = {name: value for name, value in config.items() if name != "files"}
     found = {**config, "task_options": tuple(options.items()), "lengths": tuple(lengths)}
     return Trial(**found)
 
