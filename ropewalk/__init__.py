@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         rotate_by_,
         rotate_qk,
         rotate_qk_,
+        tables_for,
     )
     from ropewalk.spectra import Spectrum
 
@@ -42,6 +43,7 @@ _HOMES = {
         "rotate_by_",
         "rotate_qk",
         "rotate_qk_",
+        "tables_for",
     ),
     "ropewalk.spectra": ("Spectrum",),
 }
@@ -78,6 +80,7 @@ __all__ = [
     "rotate_qk",
     "rotate_qk_",
     "spectra",
+    "tables_for",
 ]
 
 

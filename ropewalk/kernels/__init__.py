@@ -5,6 +5,7 @@ The PyTorch reference is what runs everywhere; :func:`active` names the kernel i
 
 from ropewalk.kernels.angles import phase, sincos
 from ropewalk.kernels.devices import active
+from ropewalk.kernels.exits import Exit, tables_for
 from ropewalk.kernels.opaque import decompositions
 from ropewalk.kernels.phases import tables
 from ropewalk.kernels.rotate import rotate, rotate_, rotate_qk, rotate_qk_
@@ -12,6 +13,7 @@ from ropewalk.kernels.rotate_by import halve_tables, rotate_by, rotate_by_, rota
 from ropewalk.kernels.steps import Steps
 
 __all__ = [
+    "Exit",
     "Steps",
     "active",
     "decompositions",
@@ -26,4 +28,5 @@ __all__ = [
     "rotate_qk_by",
     "sincos",
     "tables",
+    "tables_for",
 ]
