@@ -60,6 +60,8 @@ def rotate_into_pages(
         ValueError: shapes or dtypes do not fit, a slot lies outside the pages or is given twice, a
             gradient is wanted, or pages overlap what is read. Nothing is written then.
     """
+    if _at_once(k, positions, spectrum, pages, slots, v, v_pages, kv_layout, offset):
+        return
     check_option("kv_layout", kv_layout, KV_LAYOUTS)
     _require_plain(k=k, pages=pages, slots=slots, v=v, v_pages=v_pages, positions=positions)
     if (v is None) != (v_pages is None):
@@ -82,6 +84,53 @@ def rotate_into_pages(
 
 
 # --- writing ------------------------------------------------------------------------------------
+
+
+def _at_once(
+    k: Tensor,
+    positions: Tensor | None,
+    spectrum: object,
+    pages: Tensor,
+    slots: Tensor,
+    v: Tensor | None,
+    v_pages: Tensor | None,
+    kv_layout: str,
+    offset: object,
+) -> bool:
+    """Whether the kernel took all as it is, which a decoded token has no time to ask in words.
+
+    It checks what it takes before it writes; whether values and keys share memory is asked here.
+    """
+    into = kernel().into_pages if fused.eager() else None
+    if into is None or fused.forward_mode():
+        return False
+    given = (k, pages, slots) if v is None and v_pages is None else (k, pages, slots, v, v_pages)
+    if any(type(t) is not Tensor or not t.is_cpu or fused.needs_derivative(t) for t in given):
+        return False
+    if k.dim() != 3 or pages.dim() != 4 or kv_layout not in KV_LAYOUTS:
+        return False
+    values = None
+    if v is not None and v_pages is not None:
+        memory = {t.untyped_storage().data_ptr() for t in (k, v)}
+        written = {t.untyped_storage().data_ptr() for t in (pages, v_pages)}
+        if v.dim() != 3 or v_pages.dim() != 4 or memory & written:
+            return False
+        if pages.data_ptr() == v_pages.data_ptr():
+            return False
+        values = v.transpose(0, 1)
+    keys = k.transpose(0, 1)
+    how = fused.rotation(keys, positions, offset, spectrum, False)
+    if how is None:
+        return False
+    if kv_layout == "HND":
+        pages = pages.transpose(1, 2)
+        v_pages = None if v_pages is None else v_pages.transpose(1, 2)
+    try:
+        into(keys, values, pages, v_pages, slots, *how)
+    except RuntimeError:
+        return False
+    fused.written(pages, *(() if v_pages is None else (v_pages,)))
+    return True
 
 
 def _write(
