@@ -23,8 +23,10 @@ if TYPE_CHECKING:
         rotate_,
         rotate_by,
         rotate_by_,
+        rotate_into_pages,
         rotate_qk,
         rotate_qk_,
+        tables_for,
     )
     from ropewalk.spectra import Spectrum
 
@@ -40,8 +42,10 @@ _HOMES = {
         "rotate_",
         "rotate_by",
         "rotate_by_",
+        "rotate_into_pages",
         "rotate_qk",
         "rotate_qk_",
+        "tables_for",
     ),
     "ropewalk.spectra": ("Spectrum",),
 }
@@ -75,9 +79,11 @@ __all__ = [
     "rotate_",
     "rotate_by",
     "rotate_by_",
+    "rotate_into_pages",
     "rotate_qk",
     "rotate_qk_",
     "spectra",
+    "tables_for",
 ]
 
 

@@ -143,7 +143,7 @@ def one(
         ops.rotate(x, result, *how)
     except RuntimeError:
         return None
-    return result if out is None else _written(out)
+    return result if out is None else written(out)
 
 
 def two(
@@ -165,7 +165,7 @@ def two(
             return None
         if in_place:
             ops.rotate_qk_(q, k, *how)
-            _written(q, k)
+            written(q, k)
             return q, k
         result = fresh(ops, q), fresh(ops, k)
         ops.rotate_qk(q, k, *result, *how)
@@ -184,7 +184,7 @@ def one_by(x: Tensor, cos: Tensor, sin: Tensor, lanes: int, out: Tensor | None) 
         ops.rotate_by(x, result, cos, sin, lanes)
     except RuntimeError:
         return None
-    return result if out is None else _written(out)
+    return result if out is None else written(out)
 
 
 def two_by(
@@ -210,7 +210,7 @@ def fresh(ops: Operators, x: Tensor) -> Tensor:
     return out
 
 
-def _written(out: Tensor, *more: Tensor) -> Tensor:
+def written(out: Tensor, *more: Tensor) -> Tensor:
     """out, its change and that of the others noted for autograd."""
     if not is_inference_mode_enabled():
         _increment_version((out, *more))

@@ -12,7 +12,12 @@ def writable(x: Tensor, out: Tensor) -> bool:
     sides = zip(x.stride(), out.stride(), x.shape, strict=True)
     if x.data_ptr() == out.data_ptr() and all(a == b for a, b, n in sides if n > 1):
         return True
-    return not x.numel() or _end(x) <= out.data_ptr() or _end(out) <= x.data_ptr()
+    return not x.numel() or apart(x, out)
+
+
+def apart(x: Tensor, y: Tensor) -> bool:
+    """Whether the bytes that x and y, neither empty, reach over are apart."""
+    return _end(x) <= y.data_ptr() or _end(y) <= x.data_ptr()
 
 
 def _end(x: Tensor) -> int:

@@ -61,6 +61,8 @@ class Kernel:
     ops: Any
     name: str
     compiled: bool = False
+    into_pages: Callable[..., None] | None = None
+    """(k, v, pages, v_pages, slots, positions, offset, steps, scale, lanes), where there is one."""
 
 
 @cache
@@ -118,4 +120,5 @@ def _loaded(path: Path) -> Kernel:
     if not hasattr(namespace, "vector_bits"):
         raise ValueError(f"{path} is a library, and not ropewalk's kernel")
     name = f"cpu (C++, {namespace.vector_bits()}-bit vectors)"
-    return Kernel(Operators(namespace), name, compiled=True)
+    into_pages = namespace.rotate_into_pages.default._op
+    return Kernel(Operators(namespace), name, compiled=True, into_pages=into_pages)

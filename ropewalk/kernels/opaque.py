@@ -94,3 +94,23 @@ def opaque(
         return operator
 
     return register
+
+
+def mutating(schema: str):
+    """Register the decorated function as an operator that writes its arguments and returns nothing.
+
+    Args:
+        schema: ``name(Tensor x, Tensor(a!) out, …) -> ()``. It has no derivative.
+
+    Returns:
+        A decorator that returns the operator.
+    """
+    name = schema.partition("(")[0]
+
+    def register(function: Callable[..., Any]) -> torch._ops.OpOverload:
+        _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+        _library.impl(name, function, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"ropewalk::{name}", lambda *_: None, lib=_library)
+        return getattr(torch.ops.ropewalk, name).default
+
+    return register

@@ -68,7 +68,7 @@ def rotate(
         require_bool(inverse)
         how = {"inverse": inverse, "offset": offset, "out": out}
         return rotate_shards(rotate, x, positions, steps, **how)
-    steps, where = _checked(x, positions, steps, inverse, offset)
+    steps, where = checked(x, positions, steps, inverse, offset)
     if out is not None:
         check_out(x, out)
     turned = fused.one(x, where, steps, inverse, None, out)
@@ -80,7 +80,7 @@ def rotate(
     return _plainly(x, where, steps, inverse) if turned is None else turned
 
 
-def _checked(
+def checked(
     x: Tensor,
     positions: Tensor | None,
     spectrum: Spectrum | Steps,
@@ -159,7 +159,7 @@ def rotate_(
         return x.copy_(turned)
     if not fused.needs_derivative(x):
         return rotate(x, positions, spectrum, inverse=inverse, offset=offset, out=x)
-    steps, where = _checked(x, positions, spectrum, inverse, offset)
+    steps, where = checked(x, positions, spectrum, inverse, offset)
     require_changeable(x)
     if not fused.forward_mode():
         turned = watched(x, where, steps, inverse, None, in_place=True)

@@ -1,4 +1,5 @@
 // The operators: from tensors to a Task, checked, and run over PyTorch's thread pool.
+#include "pages.h"
 #include "task.h"
 
 #include <algorithm>
@@ -357,6 +358,84 @@ void rotate_qk_by(Tensor q, Tensor k, Tensor q_out, Tensor k_out, Tensor cosine,
   by_tables({{q_in, q_to}, {k_in, k_to}}, cosine, sine, lanes);
 }
 
+// --- into pages ----------------------------------------------------------------------------------
+
+// x [heads, tokens, head_dim] and pages [blocks, block_size, heads, head_dim].
+Pages pages_of(const View& x, const View& pages, const View& like) {
+  STD_TORCH_CHECK(x.dims == 3 && pages.dims == 4 && pages.type == x.type &&
+                      pages.size(1) == x.size(2) && pages.size(0) == x.size(0) &&
+                      pages.size(3) == like.size(3) && pages.size(2) == like.size(2),
+                  "pages do not fit");
+  for (int64_t d = 0; d < 4; ++d)
+    STD_TORCH_CHECK(pages.sizes[d] <= 1 || pages.strides[d] != 0, "pages are expanded");
+  const int64_t size = bytes_of(element_of(x.type));
+  bool empty = false;
+  for (int64_t d = 0; d < 3; ++d) empty = empty || x.sizes[d] == 0;
+  for (int64_t d = 0; d < 4; ++d) empty = empty || pages.sizes[d] == 0;
+  if (!empty) {
+    const Reach read(x, size), written(pages, size);
+    STD_TORCH_CHECK(read.to <= written.from || written.to <= read.from, "pages overlap x");
+  }
+  return {pages.size(3), pages.size(2), pages.stride(3), pages.stride(2)};
+}
+
+void copy_into_pages(const View& x, const View& out, const std::vector<int64_t>& places) {
+  const Copy c{static_cast<const char*>(x.data),
+               static_cast<char*>(const_cast<void*>(out.data)),
+               x.stride(1), x.stride(2), x.stride(0), out.stride(1), out.stride(0),
+               x.size(2), x.size(0), bytes_of(element_of(x.type))};
+  const int64_t grain = (1 << 15) / std::max<int64_t>(1, c.heads * c.head_dim) + 1;
+  torch::stable::parallel_for(0, x.size(1), grain, [&](int64_t begin, int64_t end) {
+    copy_tokens(c, places.data(), begin, end);
+  });
+}
+
+void require_slots(const View& slots, const Pages& cut) {
+  STD_TORCH_CHECK(slots_fit(static_cast<const int64_t*>(slots.data), slots.stride(0), slots.size(0),
+                            cut.blocks * cut.block_size),
+                  "slots are not each -1 or one place of the pages");
+}
+
+void rotate_into_pages(Tensor k, std::optional<Tensor> v, Tensor pages, std::optional<Tensor> v_pages,
+                       Tensor slots, std::optional<Tensor> positions, int64_t offset, Tensor steps,
+                       double scale, int64_t lanes) {
+  const View in(k), out(pages), at(slots), frequencies(steps);
+  STD_TORCH_CHECK(frequencies.dims >= 2, "steps are int64 [heads?, axes, pairs]");
+  STD_TORCH_CHECK(at.type == ScalarType::Long && at.dims == 1 && in.dims == 3 &&
+                      at.size(0) == in.size(1) && v.has_value() == v_pages.has_value(),
+                  "slots are int64 [tokens], and v goes with v_pages");
+  const Pages cut = pages_of(in, out, out);
+  const int64_t* slot = static_cast<const int64_t*>(at.data);
+  const int64_t tokens = at.size(0), stride = at.stride(0);
+  Task t = start(in, Lanes(lanes), frequencies.size(0));
+  set_phases(t, positions, offset, frequencies, scale);
+  STD_TORCH_CHECK(t.table_heads > 0 && in.size(2) % t.table_heads == 0,
+                  "heads are not a multiple of the tables' heads");
+  thread_local std::vector<int64_t> places, v_places;
+  if (v) {
+    const View v_in(*v), v_out(*v_pages);
+    const Pages v_cut = pages_of(v_in, v_out, out);
+    STD_TORCH_CHECK(v_in.size(1) == tokens, "v has other tokens than k");
+    require_slots(at, cut);
+    find_places(slot, stride, tokens, v_cut, v_places);
+    copy_into_pages(v_in, v_out, v_places);
+  } else {
+    require_slots(at, cut);
+  }
+  find_places(slot, stride, tokens, cut, places);
+  Operand& o = t.operand[t.operands++];
+  o.in = in.data;
+  o.out = const_cast<void*>(out.data);
+  o.in_lane = in.stride(0);
+  o.in_token = in.stride(1);
+  o.in_head = in.stride(2);
+  o.out_lane = out.stride(0);
+  o.out_head = out.stride(1);
+  o.heads = in.size(2);
+  o.places = places.data();
+  run(t);
+}
+
 // cos and sin [..., table heads?, tokens, pairs], contiguous, float or double.
 void phase_tables(Tensor positions, Tensor steps, double scale, Tensor cosine, Tensor sine) {
   const bool wide = cosine.scalar_type() == ScalarType::Double;
@@ -423,6 +502,8 @@ STABLE_TORCH_LIBRARY(ropewalk_cpu, m) {
         "Tensor sin, int lanes) -> ()");
   m.def("phase_tables(Tensor positions, Tensor steps, float scale, Tensor(a!) cos, "
         "Tensor(b!) sin) -> ()");
+  m.def("rotate_into_pages(Tensor k, Tensor? v, Tensor(a!) pages, Tensor(b!)? v_pages, "
+        "Tensor slots, Tensor? positions, int offset, Tensor steps, float scale, int lanes) -> ()");
   m.def("advise(Tensor(a!) out) -> ()");
   m.def("vector_bits() -> int");
 }
@@ -434,6 +515,7 @@ STABLE_TORCH_LIBRARY_IMPL(ropewalk_cpu, CPU, m) {
   m.impl("rotate_by", TORCH_BOX(&ropewalk::rotate_by));
   m.impl("rotate_qk_by", TORCH_BOX(&ropewalk::rotate_qk_by));
   m.impl("phase_tables", TORCH_BOX(&ropewalk::phase_tables));
+  m.impl("rotate_into_pages", TORCH_BOX(&ropewalk::rotate_into_pages));
   m.impl("advise", TORCH_BOX(&ropewalk::advise));
 }
 

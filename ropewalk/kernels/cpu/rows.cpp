@@ -200,16 +200,22 @@ struct Order {
   bool twice;  // every value stands twice
 };
 
-// All tokens of `heads` neighbouring heads.
+// All tokens of `heads` neighbouring heads. With `places`, each token is written at its own place
+// from `out` on, or nowhere.
 template <bool stream, typename E, typename A>
-void turn_heads(const Task& t, const Operand& x, const E* in, E* out, int64_t tokens, int heads,
-                const A* tables, Order order) {
+void turn_heads(const Task& t, const Operand& x, const E* in, E* out, const int64_t* places,
+                int64_t tokens, int heads, const A* tables, Order order) {
   const int64_t width = table_width(t), head_dim = t.head_dim, lane_step = t.lane_step;
   const int64_t in_head = x.in_head, in_token = x.in_token, in_lane = x.in_lane;
   const int64_t out_head = x.out_head, out_token = x.out_token, out_lane = x.out_lane;
   const Span lanes{t.pairs, t.first, t.second - t.first};
   const bool neighbours = lane_step == 2, rest = in != out && lanes.pairs * 2 != head_dim;
+  E* const base = out;
   for (int64_t i = 0; i < tokens; ++i, in += in_token, out += out_token, tables += 2 * width) {
+    if (places) {
+      if (places[i] < 0) continue;
+      out = base + places[i];
+    }
     const A *c = tables, *s = tables + width;
     if (order.unit) {
       turn_token<stream>(Token<E>{in, out, in_head, out_head, heads}, lanes, neighbours, c, s);
@@ -233,6 +239,7 @@ void turn_operand(const Task& t, const Operand& x, int64_t lead, int64_t begin, 
   E* out = static_cast<E*>(x.out) + lead_offset(t, lead, x.out_lead) + begin * x.out_token;
   const int64_t group = x.heads / t.table_heads, tokens = end - begin;
   const int64_t last = x.heads * (part + 1) / parts;
+  const int64_t* places = x.places ? x.places + begin : nullptr;
   for (int64_t h = x.heads * part / parts; h < last;) {
     const int64_t table = h / group;
     const int64_t stop = last < (table + 1) * group ? last : (table + 1) * group;
@@ -240,7 +247,7 @@ void turn_operand(const Task& t, const Operand& x, int64_t lead, int64_t begin, 
     const E* from = in + h * x.in_head;
     E* to = out + h * x.out_head;
     const int heads = static_cast<int>(stop - h < kTogether ? stop - h : kTogether);
-    turn_heads<stream>(t, x, from, to, tokens, heads, mine, order);
+    turn_heads<stream>(t, x, from, to, places, tokens, heads, mine, order);
     h += heads;
   }
 }

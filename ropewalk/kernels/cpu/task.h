@@ -17,6 +17,7 @@ struct Operand {
   int64_t in_head, in_token, in_lane;
   int64_t out_head, out_token, out_lane;
   int64_t heads;
+  const int64_t* places;  // elements of out before each token, negative for none; or null
   bool stream;  // write around the cache: large, aligned, read by nobody soon
 };
 

@@ -1,0 +1,59 @@
+"""Turning into pages against turning, then scattering: medians of interleaved runs.
+
+``python bench/pages.py [TOKENS …]``, on the number of threads that PyTorch takes.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+
+from ropewalk import rotate, rotate_into_pages
+from ropewalk.spectra import geometric
+
+HEADS, DIM, SIZE, ROUNDS = 8, 128, 16, 31
+
+
+def seconds(function: Callable[[], None], repeat: int) -> float:
+    """Of one call, over ``repeat`` of them."""
+    begin = time.perf_counter()
+    for _ in range(repeat):
+        function()
+    return (time.perf_counter() - begin) / repeat
+
+
+def measured(tokens: int, dtype: torch.dtype) -> tuple[float, float]:
+    """Seconds of one write: fused, and turned then scattered."""
+    spectrum = geometric(DIM, 5e5)
+    k, v = torch.randn(2, tokens, HEADS, DIM).to(dtype)
+    pages, v_pages = torch.zeros(2, tokens // SIZE + 8, SIZE, HEADS, DIM, dtype=dtype)
+    slots = torch.randperm(tokens // SIZE + 8)[:, None] * SIZE + torch.arange(SIZE)
+    slots = slots.flatten()[:tokens].contiguous()
+    positions = torch.arange(tokens)
+
+    def fused() -> None:
+        rotate_into_pages(k, positions, spectrum, pages, slots, v=v, v_pages=v_pages)
+
+    def apart() -> None:
+        turned = rotate(k.transpose(0, 1), positions, spectrum).transpose(0, 1)
+        pages.flatten(0, 1)[slots] = turned
+        v_pages.flatten(0, 1)[slots] = v
+
+    repeat = max(1, 2048 // tokens)
+    rounds = [(seconds(fused, repeat), seconds(apart, repeat)) for _ in range(ROUNDS)]
+    first, second = zip(*rounds[3:], strict=True)
+    return statistics.median(first), statistics.median(second)
+
+
+if __name__ == "__main__":
+    for count in [int(n) for n in sys.argv[1:]] or [1, 64, 2048]:
+        for kind in (torch.bfloat16, torch.float32):
+            mine, other = measured(count, kind)
+            print(
+                f"{count:6} tokens {kind!s:15} fused {mine * 1e6:9.1f} µs   "
+                f"apart {other * 1e6:9.1f} µs   ratio {other / mine:.2f}"
+            )
