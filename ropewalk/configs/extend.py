@@ -244,7 +244,7 @@ def _warnings(
         )
     if any(g.rope_type == "proportional" for g in wide):
         told.append("pairs that stand stay so only with rope_type proportional")
-    if method in ("yarn", "linear", "ntk"):
+    if method in ("yarn", "linear", "ntk") and to > trained:
         told.append(f"{method} changes short text too: use it only where texts exceed {trained}")
     if method == "dynamic":
         told.append("dynamic depends on the length: pin one for a whole cache; vLLM uses one theta")
