@@ -282,12 +282,13 @@ def slowly(*arguments):
         time.sleep(0.003)
         yield block
 writing.chunks = slowly
-for line in sys.stdin:
+while sys.stdin.readline():
     child = os.fork()
     if child == 0:
         convert(sys.argv[1], sys.argv[2], to="interleaved")
         os._exit(0)
     print(child, flush=True)
+    sys.stdin.readline()
     print(os.waitpid(child, 0)[1], flush=True)
 """
 """A process that has everything loaded, and forks one that converts for each line it reads."""
@@ -309,6 +310,8 @@ def test_kill_at_any_moment(a: Path, tmp_path: Path):
             child = int(process.stdout.readline())
             time.sleep(chance.uniform(0, 0.35))
             os.kill(child, signal.SIGKILL)  # not waited for yet, so the number is still its own
+            process.stdin.write("\n")
+            process.stdin.flush()
             killed += int(process.stdout.readline()) == signal.SIGKILL
             assert files(a) == source
             if out.exists():
