@@ -48,7 +48,8 @@ class LowRank(Bias):
     """A bias with some of its distances as sums of few decays; an encoding of its own.
 
     It is made from a copy of the encoding, whose parameters no gradient reaches: called with
-    gradients wanted of them it raises. Loading or casting the copy makes the sums anew.
+    gradients wanted of them it raises. Loading or casting the copy makes the sums anew, at the
+    next call; let that be an eager one, as compiled code cannot measure.
 
     Args:
         encoding: a bias that is a function of distance, trained: :class:`T5`, :class:`Kerple` …
