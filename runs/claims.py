@@ -14,21 +14,19 @@ likely on one side as on the other is called reproduced once in 32 times, and re
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from stored import RECORDS, told, write
+
 from ropewalk.lab import executors, outcome, statistics
-from ropewalk.lab.race import Progress, label, race
+from ropewalk.lab.race import race
 from ropewalk.lab.store import Store
 from ropewalk.lab.trial import Trial, origin
 
-RECORDS = Path(__file__).resolve().parents[1] / "ropewalk" / "data" / "records"
 SEEDS = 5
 
 BySeed = Mapping[int, float]
@@ -154,16 +152,14 @@ def written(
         **more,
         "made": origin(),
     }
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    write(document, path)
     for each in judged:
         print(
             f"{each['verdict']:>10}  {each['words']}: {each['median']:.4g} "
             f"[{each['low']:.4g}, {each['high']:.4g}] {each['unit']}, "
             f"said {each['side']} {each['margin']:g}"
         )
-    print(f"{claim.title}: {document['verdict']}; wrote {path}")
+    print(f"{claim.title}: {document['verdict']}")
     return document
 
 
@@ -184,9 +180,7 @@ def main(
 ) -> None:
     """Run the trials that the store lacks, judge, and store the record of the claim."""
     given = options(claim)
-    records = race(
-        trials, Store(given.store), executors.make("local", workers=given.workers), _told
-    )
+    records = race(trials, Store(given.store), executors.make("local", workers=given.workers), told)
     groups = outcome.comparable(records)
     curves = [
         {
@@ -200,15 +194,6 @@ def main(
     if len(curves) == 1:
         more |= {key: curves[0][key] for key in ("train_length", "lengths", "unit", "curves")}
     written(claim, judge(records), given.out, more)
-
-
-def _told(progress: Progress) -> None:
-    if progress.trial is not None:
-        print(
-            f"{progress.done}/{progress.total} {progress.trial.task} {label(progress.trial)}",
-            file=sys.stderr,
-            flush=True,
-        )
 
 
 def finite(value: float) -> float | None:

@@ -10,21 +10,21 @@ it is right at 99 % of the places. A model that has not got there after 500 step
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from stored import RECORDS, write
+
 from ropewalk.checks.content import one_thread
-from ropewalk.lab import executors, statistics, trial
+from ropewalk.lab import executors, trial
 from ropewalk.lab.executors.base import Failure
 from ropewalk.lab.trial import Trial
 
 SCRIPT = "runs/learnable.py"
-RECORD = Path(__file__).resolve().parents[1] / "ropewalk" / "data" / "records" / "learnable.json"
+RECORD = RECORDS / "learnable.json"
 ENCODINGS = (
     *("none", "integer", "normalised", "binary", "sinusoidal", "learned"),
     *("rope", "p_rope", "pope", "alibi", "t5"),
@@ -48,7 +48,7 @@ def measure(config: Trial) -> dict[str, Any]:
 
 
 def document(found: Mapping[str, Mapping[int, int | None]]) -> dict[str, Any]:
-    """The stored record: per encoding the median number of steps and its interval."""
+    """The stored record: per encoding the steps of each seed, null where they did not suffice."""
     return {
         "kind": "learnable",
         "task": "back",
@@ -57,7 +57,6 @@ def document(found: Mapping[str, Mapping[int, int | None]]) -> dict[str, Any]:
         "every": EVERY,
         "most": STEPS,
         "seeds": SEEDS,
-        "interval": statistics.INTERVAL,
         "encodings": {
             name: {"steps": [own[seed] for seed in sorted(own)]} for name, own in found.items()
         },
@@ -83,11 +82,7 @@ def main() -> None:
                 raise SystemExit(f"{each.encoding}, seed {each.seed}: {answer.reason}")
             found[each.encoding][each.seed] = answer["steps"]
             print(f"{each.encoding} seed {each.seed}: {answer['steps']}", file=sys.stderr)
-    record = document(found)
-    partial = given.out.with_name(given.out.name + ".partial")
-    partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    os.replace(partial, given.out)
-    print(f"wrote {given.out}")
+    write(document(found), given.out)
 
 
 if __name__ == "__main__":

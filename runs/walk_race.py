@@ -13,19 +13,18 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
+from stored import RECORDS, told, write
+
 from ropewalk.lab import executors, outcome, text, trial
-from ropewalk.lab.race import Progress, label, race
+from ropewalk.lab.race import race
 from ropewalk.lab.store import Store
 from ropewalk.lab.tasks.characters import Characters
 
 SCRIPT = "runs/walk_race.py"
-RECORD = Path(__file__).resolve().parents[1] / "ropewalk" / "data" / "records" / "race_walk.json"
+RECORD = RECORDS / "race_walk.json"
 ENCODINGS = ("sinusoidal", "rope", "alibi", "none")
 TRIALS = trial.grid(ENCODINGS)
 
@@ -57,11 +56,6 @@ def stored(records: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def told(progress: Progress) -> None:
-    if progress.trial is not None:
-        print(f"{progress.done}/{progress.total} {label(progress.trial)}", file=sys.stderr)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, default=RECORD, help="where the JSON record goes")
@@ -70,9 +64,7 @@ def main() -> None:
     given = parser.parse_args()
     local = executors.make("local", workers=given.workers)
     document = stored(race(TRIALS, Store(given.store), local, told))
-    partial = given.out.with_name(given.out.name + ".partial")
-    partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    os.replace(partial, given.out)
+    write(document, given.out)
     for curve in document["curves"]:
         shown = "  ".join(
             f"{n}: {m:.3f} [{low:.3f}, {high:.3f}]"
@@ -81,7 +73,6 @@ def main() -> None:
             )
         )
         print(f"{curve['encoding']:>12}  {shown}")
-    print(f"wrote {given.out}")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from one_page import command
+
 from ropewalk.models.auditing import KINDS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "audit.md"
@@ -97,16 +99,5 @@ def page() -> str:
     return HEAD + "\n".join(rows) + "\n"
 
 
-def main() -> int:
-    """The command."""
-    text = page()
-    if "--check" in sys.argv[1:]:
-        same = PAGE.exists() and PAGE.read_text(encoding="utf-8") == text
-        print("up to date" if same else "docs/audit.md is stale: run make docs-pages")
-        return 0 if same else 1
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(page(), PAGE))

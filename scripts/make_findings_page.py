@@ -6,6 +6,8 @@ import json
 import sys
 from pathlib import Path
 
+from one_page import command
+
 from ropewalk.configs import resolve
 from ropewalk.configs.engines import read_as
 from ropewalk.configs.findings import ALL, Finding, Kind, engines
@@ -61,16 +63,5 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> int:
-    """The command."""
-    text = page()
-    if "--check" in sys.argv[1:]:
-        same = PAGE.exists() and PAGE.read_text(encoding="utf-8") == text
-        print("up to date" if same else "docs/findings.md is stale: run make docs-pages")
-        return 0 if same else 1
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(page(), PAGE))

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -74,9 +75,9 @@ def answer(trial: str, folder: str = "") -> dict[str, Any]:
 def by_ray(folder: Path, program: str, *arguments: object) -> Any:
     """What a program that uses Ray prints, JSON, in a home and a temporary folder of its own."""
     pytest.importorskip("ray")
-    home, temporary = folder / "home", Path(f"/tmp/rw-{os.getpid()}")  # sockets have short names
+    home = folder / "home"
+    temporary = Path(tempfile.mkdtemp(prefix="rw-"))  # sockets have short names
     home.mkdir()
-    temporary.mkdir()
     own = {"PYTHONPATH": SEEN, "HOME": str(home), "TMPDIR": str(temporary)}
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     try:

@@ -257,7 +257,7 @@ second = cluster.add_node(num_cpus=1)
 folder = Path(sys.argv[1])
 
 def lose_a_node():
-    while len(list(folder.iterdir())) < 2:
+    while sum(bool(path.read_text()) for path in folder.iterdir()) < 2:  # made is not yet written
         time.sleep(0.05)
     pids = [int(path.read_text()) for path in folder.iterdir()]
     cluster.remove_node(second, allow_graceful=False)

@@ -10,7 +10,7 @@ import typer
 
 from ropewalk.cli.output import FINE, NO, answer_alone, complain, console, print_json
 from ropewalk.cli.progress import watch
-from ropewalk.cli.raced import Outputs
+from ropewalk.cli.raced import Csv, Outputs, Page, Parquet
 from ropewalk.cli.settings import parse
 
 if TYPE_CHECKING:
@@ -79,15 +79,9 @@ def race(
     store: Annotated[
         Path, typer.Option(metavar="FILE", help="Records; what is there is not run again.")
     ] = Path("race.jsonl"),
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a self-contained HTML page.")
-    ] = None,
-    csv: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a row for each trial and length.")
-    ] = None,
-    parquet: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The same rows as Parquet.")
-    ] = None,
+    out: Page = None,
+    csv: Csv = None,
+    parquet: Parquet = None,
     list_tasks: Annotated[
         bool, typer.Option("--list-tasks", help="List the tasks, and train nothing.")
     ] = False,

@@ -7,12 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from ropewalk.cli.files import require_writable, write
 from ropewalk.cli.output import block, console, plain
 
 Document = Mapping[str, Any]
+
+Page = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write a self-contained HTML page.")
+]
+Csv = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write a row for each trial and length.")
+]
+Parquet = Annotated[Path | None, typer.Option(metavar="FILE", help="The same rows as Parquet.")]
 
 COLUMN = 20
 """Width of a length in the table."""

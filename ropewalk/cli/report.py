@@ -8,22 +8,16 @@ from typing import Annotated, Any
 import typer
 
 from ropewalk.cli.output import complain, print_json
-from ropewalk.cli.raced import Outputs
+from ropewalk.cli.raced import Csv, Outputs, Page, Parquet
 
 
 def report(
     stores: Annotated[
         list[Path], typer.Argument(metavar="STORE…", help="Files of records of `ropewalk race`.")
     ],
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a self-contained HTML page.")
-    ] = None,
-    csv: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a row for each trial and length.")
-    ] = None,
-    parquet: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The same rows as Parquet.")
-    ] = None,
+    out: Page = None,
+    csv: Csv = None,
+    parquet: Parquet = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Compare what stored trials found, trials that differ in encoding and seed alone together."""

@@ -13,11 +13,11 @@ from itertools import combinations
 from typing import Any
 
 from ropewalk.lab import statistics
+from ropewalk.lab.record import FILES
 
 Record = Mapping[str, Any]
 
 RACERS = ("encoding", "seed")
-FILES = "files"
 """What comparable trials differ in."""
 
 

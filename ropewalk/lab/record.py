@@ -17,6 +17,9 @@ from ropewalk._version import __version__
 FORMAT = 1
 """Of a record; a change of what a number means is a new one."""
 
+FILES = "files"
+"""Beside the fields of a trial, where encodings were made by own files: their digests by name."""
+
 Record = dict[str, Any]
 
 
@@ -75,10 +78,10 @@ def _check_config(config: dict[str, Any]) -> None:
             raise ValueError(
                 f"{name!r} in the config of this record cannot be {config[name]!r:.80}"
             )
-    if not _texts(config.get("files", {})):
+    if not _texts(config.get(FILES, {})):
         raise ValueError("'files' in the config of this record must be digests by name")
     for name in config:
-        if name not in CONFIG and name != "files":
+        if name not in CONFIG and name != FILES:
             raise ValueError(f"the config of this record has {name!r:.80}, which no trial has")
 
 
@@ -142,10 +145,7 @@ CONFIG: dict[str, Callable[[Any], bool]] = {
     "heads": _size,
     "rate": lambda value: _finite(value) and value > 0,
 }
-"""What the configuration of a trial holds; whether the values go together, a trial can tell.
-
-``files`` may stand beside them: the digests of own files that encodings were made by.
-"""
+"""What the configuration of a trial holds; whether the values go together, a trial can tell."""
 
 
 _SHAPE: dict[str, Callable[[Any], bool]] = {

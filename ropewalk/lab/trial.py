@@ -28,7 +28,7 @@ from ropewalk.core import Additive, Encoding
 from ropewalk.encodings.draws import Randomized
 from ropewalk.lab import naming
 from ropewalk.lab import task as tasks
-from ropewalk.lab.record import FORMAT, key_of
+from ropewalk.lab.record import FILES, FORMAT, key_of
 from ropewalk.lab.task import Task
 from ropewalk.lab.transformer import Transformer
 from ropewalk.plan import Plan
@@ -165,7 +165,7 @@ def config_of(trial: Trial) -> dict[str, Any]:
     config["lengths"] = list(trial.lengths)
     config["task_options"] = dict(trial.task_options)
     files = naming.files(trial.encoding)
-    return json.loads(json.dumps({**config, "files": files} if files else config))
+    return json.loads(json.dumps({**config, FILES: files} if files else config))
 
 
 def of_config(config: Mapping[str, Any]) -> Trial:
@@ -175,12 +175,12 @@ def of_config(config: Mapping[str, Any]) -> Trial:
         TypeError, ValueError: it is none.
     """
     names = {field.name for field in dataclasses.fields(Trial)}
-    if not isinstance(config, Mapping) or set(config) - {"files"} != names:
+    if not isinstance(config, Mapping) or set(config) - {FILES} != names:
         raise ValueError(f"a trial has {', '.join(sorted(names))}; got {sorted(config)}"[:500])
     options, lengths = config["task_options"], config["lengths"]
     if not isinstance(options, Mapping) or not isinstance(lengths, Sequence):
         raise ValueError("task_options must be an object, and lengths a list")
-    config = {name: value for name, value in config.items() if name != "files"}
+    config = {name: value for name, value in config.items() if name != FILES}
     found = {**config, "task_options": tuple(options.items()), "lengths": tuple(lengths)}
     return Trial(**found)
 

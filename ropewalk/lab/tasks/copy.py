@@ -10,6 +10,7 @@ No end mark is asked for: when to stop is another question than where to look.
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from ropewalk.lab.task import Batch, Exact, Form, TaskSpec, answered, register
 from ropewalk.spectra.arguments import check_int
@@ -37,7 +38,11 @@ class Copy(Exact):
         """``rows`` strings of ``length`` symbols."""
         text = torch.randint(self.symbols, (rows, length), generator=generator)
         separator = torch.full((rows, 1), self.symbols)
-        return answered(torch.cat([text, separator], 1), text)
+        return answered(torch.cat([text, separator], 1), self.answer(text))
+
+    def answer(self, text: Tensor) -> Tensor:
+        """What is asked of symbols ``[B, n]``: the same."""
+        return text
 
 
 register(

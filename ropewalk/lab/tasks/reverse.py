@@ -8,35 +8,18 @@ no fixed offset answers: unlike in copying, the offset itself has to be worked o
 
 from __future__ import annotations
 
-import torch
+from torch import Tensor
 
-from ropewalk.lab.task import Batch, Exact, Form, TaskSpec, answered, register
-from ropewalk.spectra.arguments import check_int
+from ropewalk.lab.task import TaskSpec, register
+from ropewalk.lab.tasks.copy import Copy
 
 
-class Reverse(Exact):
-    """n symbols, a separator, the n symbols from the last to the first.
+class Reverse(Copy):
+    """n symbols, a separator, the n symbols from the last to the first; arguments as in Copy."""
 
-    Args:
-        symbols: number of different ones; the separator is one more id.
-
-    Raises:
-        TypeError, ValueError: ``symbols`` is no whole number of 2 or more.
-    """
-
-    def __init__(self, symbols: int = 32) -> None:
-        self.symbols = check_int("symbols", symbols, at_least=2, at_most=1 << 20)
-        self.form = Form(classes=symbols, vocabulary=symbols + 1)
-
-    def tokens(self, length: int) -> int:
-        """2n: the last symbol of the answer is never read."""
-        return 2 * length
-
-    def examples(self, generator: torch.Generator, rows: int, length: int) -> Batch:
-        """``rows`` strings of ``length`` symbols."""
-        text = torch.randint(self.symbols, (rows, length), generator=generator)
-        separator = torch.full((rows, 1), self.symbols)
-        return answered(torch.cat([text, separator], 1), text.flip(1))
+    def answer(self, text: Tensor) -> Tensor:
+        """What is asked of symbols ``[B, n]``: the last first."""
+        return text.flip(1)
 
 
 register(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 
+from ropewalk.configs.findings.finding import Kind
 from ropewalk.models.auditing.by_design import CROSSING
 from ropewalk.models.auditing.caching import in_pieces
 from ropewalk.models.auditing.compare import difference
@@ -33,20 +36,10 @@ def check_crossing(subject: Subject, length: int) -> Check:
             return "it returns no cache"
         apart = difference(pieces, full)
         check.figures = {"largest": apart, "length": length}
-        if apart <= subject.allowed:
-            return None
-        shown = pair(apart, subject.allowed)
-        if subject.scaling is not None:
-            check.find(
-                kinds.CACHED_BY_LENGTH,
-                None,
-                length=length,
-                difference=shown["difference"],
-                scaling=subject.scaling,
-            )
-        else:
-            hint = f", at positions from {start} to {start + 2 * _REACH - 1}"
-            check.find(kinds.CACHED_UNLIKE, None, **shown, hint=hint)
+        hint = f", at positions from {start} to {start + 2 * _REACH - 1}"
+        if apart > subject.allowed:
+            _tell(check, subject, apart, kinds.CACHED_BY_LENGTH, {"length": length},
+                  kinds.CACHED_UNLIKE, {"hint": hint})  # fmt: skip
         return None
 
     return tried(CROSSING, subject, run)
@@ -64,20 +57,10 @@ def check_far_neighbour(subject: Subject, length: int) -> Check:
         plain = reader(ids, subject.positions(near, near)).values[0]
         apart = difference(reader(ids, subject.positions(near, near + length)).values[0], plain)
         check.figures = {"largest": apart, "length": length}
-        if apart <= subject.allowed:
-            return None
-        shown = pair(apart, subject.allowed)
-        if subject.scaling is not None:
-            check.find(
-                kinds.NEIGHBOURS_BY_LENGTH,
-                None,
-                length=length,
-                difference=shown["difference"],
-                scaling=subject.scaling,
-            )
-        else:
-            hint = f" where the other row is at positions from {length} on"
-            check.find(kinds.NEIGHBOURS, None, **shown, hint=hint)
+        hint = f" where the other row is at positions from {length} on"
+        if apart > subject.allowed:
+            _tell(check, subject, apart, kinds.NEIGHBOURS_BY_LENGTH, {"length": length},
+                  kinds.NEIGHBOURS, {"hint": hint})  # fmt: skip
         return None
 
     return tried("short rows beside long ones", subject, run)
@@ -97,23 +80,32 @@ def check_growth(subject: Subject, length: int) -> Check:
         reader(ids, subject.positions(near + there))
         apart = difference(reader(ids, subject.positions(near + here)).values, plain)
         check.figures = {"largest": apart, "length": here + SHORT, "longer": there + SHORT}
-        if apart <= subject.allowed:
-            return None
-        if subject.scaling is not None:
-            check.find(
-                kinds.HISTORY_BY_LENGTH,
-                None,
-                longer=there + SHORT,
-                length=here + SHORT,
-                difference=f"{apart:.2g}",
-                scaling=subject.scaling,
-            )
-        else:
+        if apart > subject.allowed:
+            lengths = {"longer": there + SHORT, "length": here + SHORT}
             after = f"one at positions from {there} on"
-            check.find(kinds.HISTORY, None, after=after, **pair(apart, subject.allowed))
+            _tell(check, subject, apart, kinds.HISTORY_BY_LENGTH, lengths,
+                  kinds.HISTORY, {"after": after})  # fmt: skip
         return None
 
     return tried("no memory of longer calls", subject, run)
+
+
+def _tell(
+    check: Check,
+    subject: Subject,
+    apart: float,
+    by_length: Kind,
+    lengths: Mapping[str, int],
+    otherwise: Kind,
+    words: Mapping[str, str],
+) -> None:
+    """A warning where the config asks for such a scaling, and an error where it does not."""
+    shown = pair(apart, subject.allowed)
+    if subject.scaling is None:
+        check.find(otherwise, None, **shown, **words)
+    else:
+        own = {"difference": shown["difference"], "scaling": subject.scaling}
+        check.find(by_length, None, **own, **lengths)
 
 
 def _refusal(subject: Subject) -> str | None:
