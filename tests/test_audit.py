@@ -23,8 +23,8 @@ from ropewalk.cli.entry import main  # noqa: E402
 from ropewalk.models import Audit, audit  # noqa: E402
 from ropewalk.models.auditing import KINDS  # noqa: E402
 from ropewalk.models.auditing.lanes import fitted, seen_in  # noqa: E402
-from ropewalk.models.auditing.loading import load  # noqa: E402
 from ropewalk.models.auditing.state import undisturbed  # noqa: E402
+from ropewalk.models.loading import load  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -249,7 +249,7 @@ def random_sentence(rng: random.Random) -> str:
 @packaged
 def test_ids_equal_the_real_tokenizers_on_500_sentences() -> None:
     transformers: Any = pytest.importorskip("transformers")
-    path = embeddings.packaged_gguf()
+    path = Path(embeddings.packaged())
     real = transformers.AutoTokenizer.from_pretrained(str(path.parent), gguf_file=path.name)
     ours, _ = embeddings.read_smollm2()
     rng = random.Random(0)

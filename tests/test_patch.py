@@ -756,9 +756,9 @@ def test_a_wrong_sign_is_seen(looked: bool, monkeypatch: pytest.MonkeyPatch):
 def test_smollm2_writes_the_same_text():
     from transformers import AutoModelForCausalLM
 
-    from ropewalk.walk.embeddings import packaged_gguf
+    from ropewalk.models.loading import packaged
 
-    path = packaged_gguf()
+    path = Path(packaged())
     model: Any = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name)
     prompt = torch.tensor([[504, 2644, 297, 253, 4287, 282, 260]])
     options: Any = {"max_new_tokens": 64, "do_sample": False, "pad_token_id": 0}

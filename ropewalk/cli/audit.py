@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -53,9 +52,9 @@ def audit(
     chosen = None if lengths is None else _parsed(lengths)
     from ropewalk.cli.progress import bar
     from ropewalk.models.auditing import audit as run
-    from ropewalk.models.auditing.loading import load
+    from ropewalk.models.loading import load, located
 
-    path = _path(model)
+    path = located(model)
     with bar("audit") as progress:
         loaded = load(path, dtype)
         found = run(loaded, source=path, quick=quick, lengths=chosen, progress=progress)
@@ -64,14 +63,6 @@ def audit(
     else:
         _draw(found)
     return NO if found.errors else FINE
-
-
-def _path(model: str) -> str:
-    if model == "smollm2" and not Path(model).exists():
-        from ropewalk.walk.embeddings import packaged_gguf
-
-        return str(packaged_gguf())
-    return model
 
 
 def _parsed(text: str) -> list[int]:

