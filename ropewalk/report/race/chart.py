@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ropewalk.report.figures.scale import number, ticks
-from ropewalk.report.race.html import Html, el, join
+from ropewalk.report.html import Html, el, join
 
 WIDTH, HEIGHT = 760, 320
 LEFT, RIGHT, TOP, BOTTOM = 58, 20, 24, 46

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from ropewalk.report.html import Html, el, name
 from ropewalk.report.race import words
 from ropewalk.report.race.chart import Chart, Point, draw, swatch
-from ropewalk.report.race.html import Html, el, name
 
 Document = Mapping[str, Any]
 

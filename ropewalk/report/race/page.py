@@ -1,26 +1,20 @@
-"""The page of one race or several: one HTML file with no script that asks nothing of any network.
+"""The page of one race or several.
 
-Charts are drawn here, so the page is words, tables and SVG; the numbers are links inside it. A
-content security policy forbids scripts and every request, whatever a name of an encoding may hold.
+Charts are drawn here, so the page is words, tables and SVG; the numbers are links inside it.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from typing import Any
 
 from ropewalk.lab.statistics import LEAST_SEEDS, MOST_CHANCE
+from ropewalk.report.document import file_inside, json_inside, table, whole
+from ropewalk.report.html import Html, el, join, name
 from ropewalk.report.race import figures, words
-from ropewalk.report.race.html import Html, el, join, name
 from ropewalk.report.race.tables import csv_text
 
 Document = Mapping[str, Any]
-
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
-POLICY += "form-action 'none'"
 
 
 def render(documents: Sequence[Document]) -> str:
@@ -39,25 +33,12 @@ def render(documents: Sequence[Document]) -> str:
         raise ValueError("documents=[] must hold one race at least")
     first, several = documents[0], len(documents) > 1
     title = words.counted(len(documents), "race") if several else f"Race: {words.title(first)}"
-    head = join(
-        Html('<meta charset="utf-8">'),
-        Html(f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'),
-        Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-        Html('<meta name="color-scheme" content="light dark">'),
-        Html('<meta name="referrer" content="no-referrer">'),
-        el("title", f"{title} · ropewalk"),
-        Html('<link rel="icon" href="data:,">'),
-        el("style", Html(_styles())),
-    )
-    body = el(
-        "main",
-        el("h1", title),
+    return whole(
+        title,
         _contents(documents) if several else None,
-        *(_race(document, f"race-{i}", several) for i, document in enumerate(documents, 1)),
+        *(_race(each, f"race-{i}", several) for i, each in enumerate(documents, 1)),
         el("footer", _method(), _numbers(documents)),
     )
-    whole = join(head, el("body", body))
-    return f'<!DOCTYPE html>\n<html lang="en">\n{whole}\n</html>\n'
 
 
 def _contents(documents: Sequence[Document]) -> Html:
@@ -101,19 +82,6 @@ def _cautions(document: Document) -> Html | None:
 # --- tables --------------------------------------------------------------------------------------
 
 
-def _table(caption: str, head: Sequence[str], rows: Sequence[Sequence[Html]], kind: str) -> Html:
-    """A table that scrolls sideways where it must; the first cell of a row is its name."""
-    table = el(
-        "table",
-        el("thead", el("tr", *(el("th", text, scope="col") for text in head))),
-        el("tbody", *(el("tr", *row) for row in rows)),
-        class_=kind,
-        aria_label=caption,
-    )
-    scrolling = el("div", table, class_="scroll", tabindex=0, role="region", aria_label=caption)
-    return el("figure", el("figcaption", caption), scrolling)
-
-
 def _results(document: Document) -> Html:
     rows = [
         [
@@ -127,7 +95,7 @@ def _results(document: Document) -> Html:
         f"below them the mean rank. {words.BEST} best, {words.ALIKE} not distinguishable from it."
     )
     head = ["encoding", *(f"at {n:,}" for n in document["lengths"])]
-    return _table(caption, head, rows, "results")
+    return table(caption, head, rows, "results")
 
 
 def _result(document: Document, curve: Mapping[str, Any], place: int) -> Html:
@@ -175,7 +143,7 @@ def _comparisons(document: Document) -> Html | None:
         caption += f"; – without bound, as a trial diverged ({lost})"
     head = ("length", "a", "b", "difference", "pairs", "verdict")
     summary = f"Every two encodings ({words.counted(len(rows), 'comparison')})"
-    return el("details", el("summary", summary), _table(caption, head, rows, "pairs"))
+    return el("details", el("summary", summary), table(caption, head, rows, "pairs"))
 
 
 def _difference(found: Mapping[str, Any] | None) -> str:
@@ -207,8 +175,8 @@ def _run(document: Document) -> list[Html]:
         ]
         for curve in document["curves"]
     ]
-    table = _table("Who ran", ("encoding", "seeds", "parameters"), racers, "racers")
-    return [el("dl", *shown), table, el("p", "Made with"), el("ul", *origins)]
+    ran = table("Who ran", ("encoding", "seeds", "parameters"), racers, "racers")
+    return [el("dl", *shown), ran, el("p", "Made with"), el("ul", *origins)]
 
 
 def _parameters(document: Document, encoding: str) -> list[int]:
@@ -247,18 +215,9 @@ def _numbers(documents: Sequence[Document]) -> Html:
     """The numbers themselves, as files inside the page."""
     found = documents[0] if len(documents) == 1 else {"kind": "races", "races": list(documents)}
     records = [record for document in documents for record in document["trials"]]
-    text = json.dumps(found, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    text = json_inside(found)
     links = (
-        _file("race.json", "application/json", text),
-        _file("race.csv", "text/csv", csv_text(records)),
+        file_inside("race.json", "application/json", text),
+        file_inside("race.csv", "text/csv", csv_text(records)),
     )
     return el("p", "The numbers in this page: ", links[0], ", ", links[1], ".", class_="numbers")
-
-
-def _file(title: str, kind: str, text: str) -> Html:
-    content = base64.b64encode(text.encode("utf-8", "backslashreplace")).decode("ascii")
-    return el("a", title, download=title, href=f"data:{kind};base64,{content}")
-
-
-def _styles() -> str:
-    return files("ropewalk.report").joinpath("assets/race.css").read_text(encoding="utf-8").strip()
