@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ropewalk.cli.explain import CONFIG_HELP
+from ropewalk.cli.files import require_writable
+from ropewalk.cli.files import write as write_file
 from ropewalk.cli.output import block, console, number, print_json
 
 if TYPE_CHECKING:
@@ -17,32 +20,115 @@ if TYPE_CHECKING:
 METHOD_NAMES = "yarn, ntk, linear, dynamic or longrope"
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """What ``extend`` was asked for, whether it plans or measures."""
+
+    config: str
+    to: int
+    native: int | None
+    html: Path | None
+    write: Path | None
+    as_json: bool
+
+
 def extend(
     config: Annotated[str, typer.Argument(metavar="CONFIG", help=CONFIG_HELP)],
     to: Annotated[int, typer.Option("--to", metavar="N", help="Tokens to reach.")],
-    method: Annotated[str, typer.Option("--method", help=METHOD_NAMES)] = "yarn",
+    method: Annotated[
+        str | None, typer.Option("--method", help=f"{METHOD_NAMES}; yarn if nothing is said.")
+    ] = None,
     native: Annotated[
         int | None, typer.Option("--native", metavar="N", help="The trained length, if not stated.")
     ] = None,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write a figure of wavelengths.")
+        Path | None,
+        typer.Option(
+            "--html", metavar="FILE", help="Write a figure: wavelengths, or what was measured."
+        ),
+    ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option("--write", metavar="FILE", help="Write the changed config, whole."),
+    ] = None,
+    measure: Annotated[
+        bool,
+        typer.Option(
+            "--measure",
+            help="Run the model on text and give its loss by place for each method. CONFIG is then "
+            "a model folder, a GGUF file, or `smollm2` (the packaged model).",
+        ),
+    ] = False,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            "--methods",
+            metavar="M,M",
+            help="To measure, `yarn:4` for a factor that is given; yarn,ntk,linear if nothing is "
+            "said.",
+        ),
+    ] = None,
+    texts: Annotated[
+        int | None, typer.Option("--texts", metavar="K", help="Packaged plays to read, 1 to 4; 3.")
+    ] = None,
+    text: Annotated[
+        list[Path] | None,
+        typer.Option("--text", metavar="FILE", help="Own text instead; may be repeated."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Plan a longer context: the changed config, the smallest factor that suffices, and what
-    happens to short text."""
+    happens to short text; measured on the model itself, if asked."""
+    for option, path, example in (("--html", html, "figure.html"), ("--write", write, "new.json")):
+        if path is not None:
+            require_writable(path, example, option)
+    wanted = Wanted(config, to, native, html, write, as_json)
+    if measure:
+        _refuse_both(method, methods)
+        from ropewalk.cli.lengthened import measured
+
+        measured(wanted, methods or method, texts, text or [])
+        return
+    _require_measure(methods=methods, texts=texts, text=text)
+    _planned(wanted, method or "yarn")
+
+
+def _planned(wanted: Wanted, method: str) -> None:
+    """From the config alone."""
     from ropewalk.configs import resolve
     from ropewalk.configs.extend import extend as plan
+    from ropewalk.configs.sources import as_transformers
 
-    found = plan(resolve(config), to, method, native=native)
-    if html is not None:
+    found = plan(resolve(wanted.config), wanted.to, method, native=wanted.native)
+    changed = None if wanted.write is None else changed_whole(as_transformers(wanted.config), found)
+    if wanted.html is not None:
         from ropewalk.report.wavelengths import page
 
-        html.write_text(page(found), encoding="utf-8")
-    if as_json:
+        write_file(wanted.html, page(found), "--html")
+    if wanted.write is not None and changed is not None:
+        write_file(wanted.write, changed, "--write")
+    if wanted.as_json:
         print_json(found.as_dict())
     else:
         _draw(found)
+
+
+def changed_whole(config: dict[str, Any], plan: Plan) -> str:
+    """The whole config under a plan, as the text of a file."""
+    from ropewalk.configs.emit import whole
+
+    return json.dumps(whole(config, plan.config), indent=2, ensure_ascii=False) + "\n"
+
+
+def _refuse_both(method: str | None, methods: str | None) -> None:
+    if method is not None and methods is not None:
+        raise ValueError(f"--method {method} and --methods {methods} say the same; give one")
+
+
+def _require_measure(**given: object) -> None:
+    for name, value in given.items():
+        if value:
+            raise ValueError(f"--{name} says what is measured; add --measure, or leave it out")
 
 
 def _draw(plan: Plan) -> None:
@@ -60,7 +146,7 @@ def _draw(plan: Plan) -> None:
         for line in block("note", warning.split(" "), out.width, " ", "yellow"):
             out.print(line)
     out.print(Text("write into the config:", style="bold"))
-    print(_compact(plan.changed()))
+    print(compact(plan.changed()))
 
 
 def _draw_layers(out: Any, plan: Plan, told: dict[str, Any]) -> None:
@@ -96,10 +182,10 @@ def _short(value: float) -> str:
     return number(value)
 
 
-def _compact(value: Any, indent: int = 0) -> str:
+def compact(value: Any, indent: int = 0) -> str:
     """JSON with one key a line and each list on one."""
     if not isinstance(value, dict) or not value:
         return json.dumps(value)
     inner = " " * (indent + 2)
-    items = [f"{inner}{json.dumps(key)}: {_compact(v, indent + 2)}" for key, v in value.items()]
+    items = [f"{inner}{json.dumps(key)}: {compact(v, indent + 2)}" for key, v in value.items()]
     return "{\n" + ",\n".join(items) + "\n" + " " * indent + "}"

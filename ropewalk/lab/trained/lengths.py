@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ropewalk.configs.extend import Plan, extend
 from ropewalk.configs.resolved import Resolved
@@ -204,7 +204,7 @@ def lengthened(
         share = partial(_share, told, before / passes[place], of / passes[place])
         was_training = each.training
         with counting(each.eval(), passes[place], share):
-            rows = [_by_bucket(each, text.ids, ends, edges) for text in texts]
+            rows = _by_bucket(each, texts, ends, edges)
         each.train(was_training)
         plan = wanted[place - 1] if place else None
         name = UNTOUCHED if plan is None else label(plan)
@@ -218,13 +218,23 @@ def _share(told: Told, before: float, whole: float, done: int, of: int) -> None:
 
 
 def _by_bucket(
-    model: nn.Module, ids: Tensor, ends: Sequence[int], edges: Sequence[tuple[int, int]]
-) -> list[float]:
-    """The mean loss in each bucket; the one at place p is that of token p."""
-    found = torch.full((ids.shape[0],), torch.nan, dtype=torch.float64)
-    for end in sorted(ends, reverse=True):
-        found[1:end] = token_losses(model, ids[:end])
-    return [float(found[max(start, 1) : stop].mean()) for start, stop in edges]
+    model: nn.Module,
+    texts: Sequence[Passage],
+    ends: Sequence[int],
+    edges: Sequence[tuple[int, int]],
+) -> list[list[float]]:
+    """The mean loss in each bucket of each text; the one at place p is that of token p.
+
+    What lies before an end of ``ends`` is read in a text that ends there. All short texts are read
+    before the long ones: a module that follows the length may keep what a longer text made of it.
+    """
+    found = torch.full((len(texts), max(ends)), torch.nan, dtype=torch.float64)
+    start = 1
+    for end in sorted(ends):
+        for row, text in zip(found, texts, strict=True):
+            row[start:end] = token_losses(model, text.ids[:end])[start - 1 :]
+        start = end
+    return [[float(row[max(a, 1) : b].mean()) for a, b in edges] for row in found]
 
 
 def _best(losses: dict[str, tuple[float, ...]]) -> tuple[str, tuple[str, ...]]:

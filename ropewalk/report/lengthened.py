@@ -1,0 +1,58 @@
+"""The page of a lengthened model: loss by place for each method, and the table behind it."""
+
+from __future__ import annotations
+
+from ropewalk.lab.trained.lengths import Lengthened
+from ropewalk.lab.trained.spread import spread
+from ropewalk.report.document import file_inside, json_inside, row, table, whole
+from ropewalk.report.figures import Figure, Lines, svg
+from ropewalk.report.html import Html, el
+from ropewalk.report.lengthened_words import cell, verdicts
+
+
+def page(found: Lengthened, model: str) -> str:
+    """One HTML file that asks for nothing elsewhere."""
+    return whole(
+        f"{model}: {found.native:,} → {found.to:,} tokens",
+        el(
+            "p",
+            f"Mean loss in nats a token over {len(found.texts)} texts ({', '.join(found.texts)}), "
+            f"by place in the text. The model was trained to {found.native:,} tokens; nothing was "
+            "tuned.",
+        ),
+        Html(svg(_figure(found))),
+        el("ul", *(el("li", line) for line in verdicts(found))),
+        _table(found),
+        el(
+            "p",
+            "Two methods are apart where their losses, text by text, differ with one sign and by "
+            "more in the mean than the standard deviation of the differences. The numbers: ",
+            file_inside("extend.json", "application/json", json_inside(found.as_dict())),
+            ".",
+            class_="quiet",
+        ),
+    )
+
+
+def _figure(found: Lengthened) -> Figure:
+    places = [(start + stop) / 2 for start, stop in found.edges]
+    curves = {c.name: [spread(b).mean for b in c.buckets] for c in found.curves}
+    caption = (
+        f"Loss by place in a text of {found.to:,} tokens; the native length is {found.native:,}."
+    )
+    return Figure("Loss by place", caption, (Lines("nats a token", "place", places, curves),))
+
+
+def _table(found: Lengthened) -> Html:
+    rows = [
+        row(
+            f"{start:,}–{stop:,}",
+            *(f"{cell(found, c, b)} ± {spread(c.buckets[b]).sd:.3f}" for c in found.curves),
+        )
+        for b, (start, stop) in enumerate(found.edges)
+    ]
+    caption = (
+        "Mean loss and its standard deviation over texts (texts differ more than methods; compare "
+        "along a row). ≈ not apart from the best of the row."
+    )
+    return table(caption, ["tokens", *(c.name for c in found.curves)], rows)

@@ -1,0 +1,440 @@
+"""extend --measure: the loss by place under other frequencies, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("transformers")
+pytest.importorskip("tokenizers")
+
+from reading_models import made, save
+
+from ropewalk import records
+from ropewalk.cli.entry import main
+from ropewalk.configs import resolve
+from ropewalk.configs.extend import extend
+from ropewalk.lab.trained import losses
+from ropewalk.lab.trained.lengths import Curve, Lengthened, lengthened, plans
+from ropewalk.lab.trained.losses import counting, token_losses
+from ropewalk.lab.trained.passages import Passage, passages
+from ropewalk.lab.trained.spread import beyond, spread
+from ropewalk.lab.trained.variants import variant
+from ropewalk.models.loading import load, load_tokenizer
+from ropewalk.report.lengthened import page
+from ropewalk.report.lengthened_words import verdicts
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*past_key_values.*:FutureWarning")
+
+DEEPSEEK = {
+    "num_key_value_heads": 4,
+    "q_lora_rank": 16,
+    "kv_lora_rank": 16,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 16,
+    "v_head_dim": 16,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "n_group": 1,
+    "topk_group": 1,
+    "moe_intermediate_size": 16,
+}
+KINDS: dict[str, dict[str, Any]] = {
+    "LlamaConfig": {},
+    "Gemma2Config": {"head_dim": 16},  # caps its logits
+    "Gemma3TextConfig": {
+        "head_dim": 16,
+        "layer_types": [*["sliding_attention"] * 2, "full_attention"],
+    },
+    "CohereConfig": {},  # scales its logits, interleaved
+    "GraniteConfig": {"logits_scaling": 3.0},
+    "GPTNeoXConfig": {},  # partial, another head
+    "PhiConfig": {},  # a head with a bias
+    "DeepseekV3Config": DEEPSEEK,
+    "GPT2Config": {"n_embd": 64, "n_head": 4, "n_layer": 3, "n_positions": 64},
+    "BloomConfig": {"n_head": 4, "n_layer": 3},
+}
+
+
+def drawn(length: int, seed: int = 0) -> torch.Tensor:
+    return torch.randint(3, 98, (length,), generator=torch.Generator().manual_seed(seed))
+
+
+def literal(model: Any, ids: torch.Tensor) -> torch.Tensor:
+    """−ln p from the whole logits, in float64."""
+    with torch.no_grad():
+        logits = model(ids[None]).logits[0].double()
+    chances = logits.log_softmax(-1)
+    return torch.stack([-chances[i, ids[i + 1]] for i in range(len(ids) - 1)])
+
+
+# --- losses ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("chunk", [7, 512])
+def test_losses_are_those_of_the_whole_logits(name: str, chunk: int, monkeypatch):
+    monkeypatch.setattr(losses, "CHUNK", chunk)
+    model, ids = made(name, **KINDS[name]), drawn(40)
+    body = getattr(model, model.base_model_prefix)
+    torch.testing.assert_close(token_losses(model, ids), literal(model, ids), rtol=1e-5, atol=1e-5)
+    assert getattr(model, model.base_model_prefix) is body
+
+
+def test_logits_exist_for_a_chunk_at_a_time(monkeypatch):
+    monkeypatch.setattr(losses, "CHUNK", 16)
+    model, seen = made(), []
+    model.lm_head.register_forward_hook(lambda module, args, out: seen.append(out.shape[1]))
+    token_losses(model, drawn(50))
+    assert seen == [16, 16, 16, 1]
+
+
+def test_a_failure_leaves_the_model_whole(monkeypatch):
+    model = made()
+    body, hooks = model.model, len(model.model.layers[0]._forward_hooks)
+    monkeypatch.setattr(model.lm_head, "forward", lambda x: 1 / 0)
+    with pytest.raises(ZeroDivisionError), counting(model, 1, lambda done, of: None):
+        token_losses(model, drawn(9))
+    assert model.model is body
+    assert len(model.model.layers[0]._forward_hooks) == hooks
+
+
+def test_layers_are_counted():
+    model, told = made(), []
+    with counting(model, 2, lambda done, of: told.append((done, of))):
+        token_losses(model, drawn(9))
+        token_losses(model, drawn(9))
+    assert told == [(i, 6) for i in range(1, 7)]
+
+
+def test_losses_refuse_what_has_none():
+    import transformers
+
+    config = transformers.BertConfig(
+        hidden_size=32, num_hidden_layers=1, num_attention_heads=2, vocab_size=101
+    )
+    with pytest.raises(TypeError, match="BertModel is no causal language model"):
+        token_losses(transformers.BertModel(config), drawn(9))
+    with pytest.raises(ValueError, match="at least 2 tokens"):
+        token_losses(made(), drawn(1))
+
+
+# --- passages and their spread --------------------------------------------------------------------
+
+
+def test_passages_begin_a_quarter_in_and_after_the_token_that_is_expected(tmp_path: Path):
+    text = "".join(chr(33 + i % 90) for i in range(400))
+    file = tmp_path / "text.txt"
+    file.write_text(text)
+    plain, with_bos = (
+        load_tokenizer(str(save(tmp_path / str(bos), bos=bos))) for bos in (False, True)
+    )
+    (found,) = passages(plain, 50, files=[file])
+    assert plain.decode(found.ids).replace(" ", "") == text[100:150]
+    (found,) = passages(with_bos, 50, files=[file])
+    assert found.ids[0] == 1
+    assert len(found.ids) == 50
+    assert with_bos.decode(found.ids[1:]).replace(" ", "") == text[100:149]
+    (found,) = passages(plain, 399, files=[file])  # a quarter in there is too little left
+    assert plain.decode(found.ids).replace(" ", "") == text[1:]
+    with pytest.raises(ValueError, match="has 400 tokens, 401 are needed"):
+        passages(plain, 401, files=[file])
+    with pytest.raises(ValueError, match="count=5 must be from 1 to 4"):
+        passages(plain, 10, count=5)
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match="not UTF-8"):
+        passages(plain, 10, files=[file])
+
+
+@given(st.lists(st.floats(-10, 10), min_size=1, max_size=6))
+def test_beyond_the_spread(values: list[float]):
+    found = spread(values)
+    assert math.isclose(found.mean, sum(values) / len(values), abs_tol=1e-12)
+    one_sign = all(v > 0 for v in values) or all(v < 0 for v in values)
+    wide = len(values) > 1 and abs(found.mean) <= statistics.stdev(values)
+    assert beyond(values) == (len(values) > 1 and one_sign and not wide)
+    assert beyond(values) == beyond([-v for v in values])
+
+
+# --- variants -------------------------------------------------------------------------------------
+
+TURNING = [name for name in KINDS if name not in ("GPT2Config", "BloomConfig", "GPTNeoXConfig")]
+
+
+@pytest.mark.parametrize("name", TURNING)
+@pytest.mark.parametrize("method", ["yarn", "linear", "ntk", "dynamic"])
+def test_a_variant_is_what_the_written_config_runs(name: str, method: str, tmp_path: Path):
+    model = made(name, **KINDS[name])
+    model.save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    written = json.loads(path.read_text())
+    plan = extend(resolve(written), 128, method)
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    found = variant(model, plan)
+    path.write_text(json.dumps({**written, **plan.changed()}))
+    loaded = load(str(tmp_path)).eval()
+    ids = drawn(100)
+    assert torch.equal(token_losses(found, ids), token_losses(loaded, ids))
+    assert not torch.equal(token_losses(found, ids), token_losses(model, ids))
+    shared = dict(found.named_parameters())
+    assert all(p.data_ptr() == shared[k].data_ptr() for k, p in model.named_parameters())
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+
+
+def test_a_variant_that_changes_nothing_is_the_model():
+    model = made()
+    plan = extend(resolve(model.config.to_dict()), 128, "yarn", factor=1.0)
+    ids = drawn(100)
+    assert torch.equal(token_losses(variant(model, plan), ids), token_losses(model, ids))
+
+
+def test_a_model_that_ignores_its_config_is_refused(monkeypatch):
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+    original = LlamaRotaryEmbedding.__init__
+
+    def ignoring(self: Any, config: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, config, *args, **kwargs)
+        self.inv_freq = 10000.0 ** (-torch.arange(0, 16, 2) / 16)
+
+    model = made()
+    plan = extend(resolve(model.config.to_dict()), 128)
+    variant(model, plan)
+    monkeypatch.setattr(LlamaRotaryEmbedding, "__init__", ignoring)
+    with pytest.raises(ValueError, match="does not turn by the frequencies of yarn ×2"):
+        variant(model, plan)
+
+
+def test_a_model_without_a_config_to_change_is_refused():
+    model = made("GPTJConfig", n_embd=64, n_head=4, n_layer=2, rotary_dim=8, n_positions=64)
+    plan = extend(resolve({**model.config.to_dict(), "max_position_embeddings": 64}), 128)
+    with pytest.raises(ValueError, match="GPTJForCausalLM"):
+        variant(model, plan)
+
+
+# --- measured -------------------------------------------------------------------------------------
+
+
+def measured(*methods: str, texts: int = 2, to: int = 128) -> tuple[Any, list[Passage], Lengthened]:
+    model = made()
+    read = [Passage(f"text {i}", drawn(to, i)) for i in range(texts)]
+    wanted = plans(resolve(model.config.to_dict()), to, methods, None)
+    return model, read, lengthened(model, wanted, read, bucket=48)
+
+
+def test_buckets_are_means_of_the_losses_in_them():
+    model, read, found = measured("linear", "yarn:4")
+    assert found.edges == ((0, 48), (48, 96), (96, 128))
+    assert [c.name for c in found.curves] == ["untouched", "linear ×2", "yarn ×4"]
+    models = [model, *(variant(model, c.plan) for c in found.curves[1:] if c.plan)]
+    for each, curve in zip(models, found.curves, strict=True):
+        for t, text in enumerate(read):
+            by_place = [math.nan, *literal(each, text.ids).tolist()]
+            for b, (start, stop) in enumerate(found.edges):
+                mean = statistics.fmean(by_place[max(start, 1) : stop])
+                assert curve.buckets[b][t] == pytest.approx(mean, rel=1e-5)
+
+
+def test_where_frequencies_follow_the_length_short_text_is_read_as_such():
+    model = made()
+    read = [Passage("text", drawn(128))]
+    wanted = plans(resolve(model.config.to_dict()), 128, ("dynamic", "ntk:3"), None)
+    found = lengthened(model, wanted, read, bucket=32)
+    untouched, dynamic, ntk = found.curves
+    assert dynamic.buckets[:2] == untouched.buckets[:2]
+    assert dynamic.buckets[2:] != untouched.buckets[2:]
+    # Twice the native length with a factor of 2: the theta of NTK by 2 · 2 − (2 − 1) = 3.
+    for a, b in zip(dynamic.buckets[2:], ntk.buckets[2:], strict=True):
+        assert a == pytest.approx(b, rel=1e-4)
+    assert ntk.buckets[:2] != untouched.buckets[:2]
+
+
+def told(values: dict[str, list[list[float]]], native: int = 2) -> Lengthened:
+    """What would be said of losses; one bucket a place, native to the second."""
+    plan = extend(resolve(made().config.to_dict()), 128)
+    curves = [
+        Curve(name, None if name == "untouched" else plan, tuple(map(tuple, rows)))
+        for name, rows in values.items()
+    ]
+    count = len(curves[0].buckets)
+    texts = tuple(f"t{i}" for i in range(len(curves[0].buckets[0])))
+    edges = tuple((i, i + 1) for i in range(count))
+    return Lengthened(native, count, texts, tuple(curves), edges)
+
+
+def test_who_wins_and_what_is_written():
+    found = told(
+        {
+            "untouched": [[1.0, 2.0], [1.0, 2.0], [5.0, 6.1]],
+            "good": [[1.2, 2.3], [1.2, 2.3], [1.1, 2.0]],
+            "like it": [[1.1, 2.1], [1.1, 2.1], [1.0, 2.2]],
+            "worse": [[3.0, 4.0], [3.0, 4.1], [3.0, 4.1]],
+        }
+    )
+    first, _, last = found.buckets()
+    assert (first.best, first.tied) == ("untouched", ())
+    assert (last.best, last.tied) == ("good", ("like it",))
+    # Not apart beyond the native length, so the one that costs short text less.
+    assert found.chosen().name == "like it"
+    said = verdicts(found)
+    assert said[0].startswith("untouched: loss rises by 4.050 ± 0.071 nats")
+    assert "good: short text (0–1) costs 0.250 ± 0.071 nats; loss falls by 0.200" in said[1]
+    assert "0–2: untouched is best" in said
+    assert "2–3: good is best; like it not apart from it" in said
+
+
+def test_nothing_is_written_where_the_untouched_model_is_best():
+    found = told({"untouched": [[1.0, 2.0]] * 3, "worse": [[1.5, 2.5]] * 3})
+    assert found.chosen().plan is None
+    assert found.as_dict()["config"] is None
+
+
+def test_one_text_tells_nothing_apart():
+    found = told({"untouched": [[1.0]] * 3, "worse": [[9.0]] * 3})
+    assert found.buckets()[0].tied == ("worse",)
+    assert "one text has no spread" in verdicts(found)[-1]
+
+
+def test_the_page_asks_for_nothing_and_obeys_no_name():
+    _, _, found = measured("yarn", "linear")
+    text = page(found, "<script>alert(1)</script>")
+    assert "<script" not in text
+    assert not re.search(r'(?:src|href)="(?!data:)', text)
+    inside = re.search(r'href="data:application/json;base64,([^"]+)"', text)
+    assert inside
+    import base64
+
+    assert json.loads(base64.b64decode(inside[1])) == json.loads(json.dumps(found.as_dict()))
+
+
+@pytest.mark.parametrize(
+    ("methods", "words"),
+    [
+        (("magic",), "method='magic' is unknown"),
+        (("yarn:x",), "write a name, or a name and a factor"),
+        (("yarn:0.5",), "must be from 1"),
+        (("yarn:nan",), "must be from 1"),
+        (("yarn", "yarn:2"), "names yarn ×2 twice"),
+        ((), "methods is empty"),
+        (("longrope",), "longrope needs"),
+    ],
+)
+def test_methods_that_cannot_be(methods: tuple[str, ...], words: str):
+    resolved = resolve(made().config.to_dict())
+    with pytest.raises(ValueError, match=re.escape(words)):
+        plans(resolved, 128, methods, None)
+    with pytest.raises(ValueError, match="nothing to lengthen"):
+        plans(resolved, 64, ("yarn",), None)
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def run(capsys, *arguments: object) -> tuple[int, str, str]:
+    capsys.readouterr()
+    status = main([str(a) for a in arguments])
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[object]:
+    """``--text FILE`` twice."""
+    found: list[object] = []
+    for name in "ab":
+        path = tmp_path / f"{name}.txt"
+        path.write_text("".join(chr(int(i)) for i in drawn(400, ord(name)) + 28))
+        found += ["--text", path]
+    return found
+
+
+def test_the_command_measures_and_writes_what_it_chose(capsys, tmp_path: Path, files):
+    folder = save(tmp_path / "model")
+    html, new = tmp_path / "figure.html", tmp_path / "new.json"
+    more = ["--html", html, "--write", new, "--methods", "linear,yarn:4", "--json"]
+    status, out, err = run(capsys, "extend", folder, "--to", 128, "--measure", *files, *more)
+    assert (status, err) == (0, "")
+    document = json.loads(out)
+    assert [m["name"] for m in document["methods"]] == ["untouched", "linear ×2", "yarn ×4"]
+    assert len(document["texts"]) == 2
+    assert "<svg" in html.read_text()
+    if document["chosen"] == "untouched":
+        assert not new.exists() or not new.read_text()
+    else:
+        method = next(m for m in document["methods"] if m["name"] == document["chosen"])
+        block = json.loads(new.read_text())["rope_parameters"]
+        assert (block["rope_type"], block["factor"]) == (method["method"], method["factor"])
+    status, out, _ = run(capsys, "extend", folder, "--to", 128, "--measure", *files)
+    assert status == 0
+    assert "untouched" in out
+    assert "0–128" in out
+
+
+def test_the_command_writes_without_measuring(capsys, tmp_path: Path):
+    folder = save(tmp_path / "model")
+    new = tmp_path / "new.json"
+    status, _, _ = run(capsys, "extend", folder, "--to", 128, "--method", "linear", "--write", new)
+    assert status == 0
+    written = json.loads(new.read_text())
+    assert written["rope_parameters"]["rope_type"] == "linear"
+    assert written["hidden_size"] == 64
+    assert resolve(written).text().context.scaled == 128
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["MODEL", "--to", "64", "--measure"], "nothing to lengthen"),
+        (["MODEL", "--to", "128", "--measure", "--texts", "9"], "from 1 to 4"),
+        (["MODEL", "--to", "128", "--measure", "--texts", "0"], "from 1 to 4"),
+        (["MODEL", "--to", "128", "--measure", "--text", "none.txt"], "none.txt"),
+        (["MODEL", "--to", "99999999", "--measure"], "tokens"),
+        (["MODEL", "--to", "128", "--texts", "2"], "add --measure"),
+        (["MODEL", "--to", "128", "--methods", "yarn"], "add --measure"),
+        (["MODEL", "--to", "128", "--measure", "--methods", "ntk", "--method", "ntk"], "give one"),
+        (
+            ["MODEL", "--to", "128", "--measure", "--html", "no/such/folder/x.html"],
+            "does not exist",
+        ),
+        (["nowhere", "--to", "128", "--measure"], "nowhere"),
+        (["BROKEN", "--to", "128", "--measure"], "tokenizer"),
+    ],
+)
+def test_the_command_refuses_in_one_line(capsys, tmp_path: Path, arguments, words):
+    folder, broken = save(tmp_path / "model"), tmp_path / "broken"
+    made().save_pretrained(broken)
+    places = {"MODEL": folder, "BROKEN": broken}
+    status, out, err = run(capsys, "extend", *(places.get(a, a) for a in arguments))
+    assert status == 2
+    assert out == ""
+    assert err.count("\n") == 1
+    assert words in err
+
+
+# --- the record -----------------------------------------------------------------------------------
+
+
+def test_smollm2_to_16384():
+    record = records.load("extend_smollm2")
+    assert record is not None
+    methods = {m["name"]: m for m in record["methods"]}
+    assert record["to"] == 16384
+    last = {
+        name: [v for b in m["buckets"] if b["from"] >= 12288 for v in b["loss"]["values"]]
+        for name, m in methods.items()
+    }
+    first = {name: m["buckets"][0]["loss"]["values"] for name, m in methods.items()}
+    mean = statistics.fmean
+    assert mean(last["untouched"]) - mean(first["untouched"]) > 1.0
+    assert abs(mean(last["yarn ×4"]) - mean(first["yarn ×4"])) < 0.15
+    assert mean(first["linear ×4"]) - mean(first["untouched"]) > 1.0
+    assert (Path(__file__).parent.parent / record["script"]).is_file()
