@@ -12,6 +12,7 @@ from ropewalk import records
 from ropewalk.encodings.rotary import RoPE
 from ropewalk.kernels import rotate_by
 from ropewalk.spectra import geometric
+from ropewalk.walk import stretched
 from ropewalk.walk.embeddings import Embedded
 from ropewalk.walk.layer import generator
 from ropewalk.walk.step import Figure, Step, rounded
@@ -79,6 +80,9 @@ def run(text: Embedded) -> Step:
     }
     record = records.load("usage_smollm2")
     usage = _usage(record, figures)
+    longer = records.load("extend_smollm2")
+    if longer is not None:
+        figures |= stretched.figures(longer)
     return Step(
         name="future",
         title="What comes next",
@@ -98,6 +102,7 @@ def run(text: Embedded) -> Step:
             f"{rough[1]['error'] / exact[1]['error']:.0f} times worse at 128 already.",
             "Keys kept at 8 or 4 bits are hit harder after rotation than before it, since rotation "
             "mixes the channels that have offsets of their own.",
+            *(() if longer is None else (stretched.paragraph(longer),)),
         ),
         equations=(r"\theta_c = 0 \quad \text{for the slowest pairs (p-RoPE)}",),
         drawing={
@@ -108,6 +113,8 @@ def run(text: Embedded) -> Step:
             "context": CONTEXT,
             "precision": precision,
             **usage,
+            "lengths": None if longer is None else stretched.curves(longer),
+            "native": None if longer is None else longer["native"],
         },
         remarks=_literature(record),
     )

@@ -202,6 +202,32 @@ const quantisedFigure = ({ quantised }) => {
   });
 };
 
+const lengthsFigure = ({ lengths, native }) => {
+  const names = walk.unique(lengths.map((one) => one.method));
+  return walk.figure({
+    title: "Longer than it was trained",
+    caption: `Loss by place in a text, for the model as it is and under other frequencies, nothing tuned. It was trained on ${walk.number(native)} tokens; what a method costs at the left is what short text pays.`,
+    wide: true,
+    table: {
+      head: ["method", "from", "to", "nats a token"],
+      rows: lengths.map((one) => [one.method, walk.number(one.from), walk.number(one.to), one.loss]),
+    },
+    draw: (host, width) =>
+      walk.lines(host, {
+        width,
+        height: 310,
+        label: "Loss by place in a long text for several methods",
+        series: names.map((name, i) => ({
+          name,
+          look: walk.looks[i % walk.looks.length],
+          points: lengths.filter((one) => one.method === name).map((one) => ({ x: (one.from + one.to) / 2, y: one.loss })),
+        })),
+        x: { label: "place in the text", tell: walk.number },
+        y: { label: "nats a token" },
+      }),
+  });
+};
+
 walk.figures.future = (drawing) =>
   [
     [drawing.wavelengths, wavelengthFigure],
@@ -209,6 +235,7 @@ walk.figures.future = (drawing) =>
     [drawing.bands, bandTable],
     [drawing.precision, precisionFigure],
     [drawing.quantised, quantisedFigure],
+    [drawing.lengths, lengthsFigure],
   ]
     .filter(([data]) => data?.length)
     .map(([, make]) => make(drawing));
