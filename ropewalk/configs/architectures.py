@@ -97,6 +97,8 @@ class Facts:
         if period and period != len(repeat) and len(set(repeat)) == 2:
             repeat = _stretched(repeat, period)
         types = [repeat[i % len(repeat)] for i in range(count)]
+        if "first" in rule and types:
+            types[0] = rule["first"]
         if "last" in rule and types:
             types[-1] = rule["last"]
         return types

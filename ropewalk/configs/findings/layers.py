@@ -104,6 +104,48 @@ NO_PARAMETERS = Kind(
         "rope_parameters": {"full_attention": {"rope_theta": 1e6}},
     },
 )
+OWN_PARAMETERS = Kind(
+    "RW064",
+    "error",
+    "Rope parameters for a single layer",
+    "{key} is for layer {layer} alone: transformers keeps rope parameters by kind of layer and "
+    "stops at it, and it is not applied here",
+    "give this layer a kind of its own in layer_types, and that kind its set in rope_parameters",
+    {
+        "num_hidden_layers": 2,
+        "head_dim": 64,
+        "rope_theta": 1e4,
+        "per_layer_config": {"1": {"rope_theta": 1e6}},
+    },
+)
+WIDTHS = Kind(
+    "RW065",
+    "warning",
+    "Widths by layer that the class has once",
+    "{key}={value}: {model_type} in transformers computes frequencies once for {which} and stops "
+    "at this; here each layer has those of its own width",
+    "run it where widths may differ from layer to layer",
+    {
+        "model_type": "llama",
+        "num_hidden_layers": 2,
+        "head_dim": 64,
+        "per_layer_config": {"1": {"head_dim": 128}},
+    },
+)
+SKIPPED = Kind(
+    "RW066",
+    "warning",
+    "A layer that may have no attention",
+    "{key}={value}: programs that read it leave parts of layer {layer} out, which is shown here as "
+    "it would be with them",
+    "nothing to do if the attention is left out: such a layer does not rotate",
+    {
+        "num_hidden_layers": 2,
+        "head_dim": 64,
+        "rope_theta": 1e4,
+        "per_layer_config": {"1": {"skip": ["self_attn"]}},
+    },
+)
 KINDS = (
     LABEL_UNUSED,
     NO_LAYER_LIST,
@@ -116,4 +158,7 @@ KINDS = (
     SAME_THETA,
     NOT_STATED,
     NO_PARAMETERS,
+    OWN_PARAMETERS,
+    WIDTHS,
+    SKIPPED,
 )

@@ -1,0 +1,194 @@
+"""Layers with sizes of their own, against the rotary modules of transformers."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from config_reference import frequencies, rotary_module
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ropewalk import RoPE
+from ropewalk.configs import Resolved, resolve
+from ropewalk.configs.emit import emit
+
+GEMMA = {"num_hidden_layers": 6, "head_dim": 32, "global_head_dim": 64}
+DOTS = {"num_hidden_layers": 7}
+SWA = {"swa_head_dim": 96, "swa_qk_nope_head_dim": 56, "swa_num_attention_heads": 4}
+SWA |= {"swa_num_key_value_heads": 4}
+CASES = [
+    ("gemma4_text", GEMMA),
+    ("gemma4_text", {**GEMMA, "global_head_dim": 32}),
+    ("gemma4_unified_text", GEMMA),
+    ("diffusion_gemma_text", GEMMA),
+    ("embedding_gemma2_text", GEMMA),
+    ("dots3_note_text", DOTS),
+    ("dots3_note_text", {**DOTS, **SWA, "qk_rope_head_dim": 16, "qk_nope_head_dim": 24}),
+    ("dots3_note_text", {**DOTS, "swa_rope_theta": 3e4, "rope_theta": 5e5, "use_dsa": False}),
+    ("step3p5", {"num_hidden_layers": 3, "num_attention_heads": 8, "num_sliding_attention_heads": 4,
+                 "layer_types": ["full_attention", "sliding_attention", "sliding_attention"]}),
+    ("neomme", {"num_hidden_layers": 6}),
+]  # fmt: skip
+PLAIN = {"model_type": "llama", "num_hidden_layers": 4, "head_dim": 64, "rope_theta": 1e4}
+
+
+def live(model_type: str, given: dict[str, Any]) -> Any:
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return CONFIG_MAPPING[model_type](**given)
+
+
+def module_of(config: Any) -> torch.nn.Module:
+    if config.model_type == "step3p5":  # its module names the whole config in its signature
+        from transformers.models.step3p7.modeling_step3p7 import Step3p7RotaryEmbedding
+
+        return Step3p7RotaryEmbedding(config)
+    module = rotary_module(config)
+    assert module is not None
+    return module
+
+
+def codes(resolved: Resolved) -> set[str]:
+    return {finding.code for finding in resolved.findings}
+
+
+@pytest.mark.parametrize("form", ["saved", "as given", "object"])
+@pytest.mark.parametrize(("model_type", "given"), CASES)
+def test_every_layer_has_the_frequencies_of_the_live_module(model_type, given, form):
+    config = live(model_type, given)
+    theirs = frequencies(module_of(config))
+    source = {
+        "saved": json.loads(json.dumps(config.to_dict())),
+        "as given": {"model_type": model_type, **given},
+        "object": config,
+    }[form]
+    resolved = resolve(source)
+    assert not codes(resolved) & {"RW051", "RW064", "RW065"}
+    for layer, kind in enumerate(config.layer_types):
+        ours = torch.tensor(resolved.layer(layer).inv_freq, dtype=torch.float64)
+        expected = torch.tensor(theirs[kind], dtype=torch.float64)
+        assert ours.shape == expected.shape, (layer, kind)
+        assert torch.allclose(ours, expected, rtol=1e-6, atol=0), (layer, kind)
+
+
+def test_latent_heads_of_dots_differ_by_kind_of_layer():
+    """As Dots3NoteTextAttention: rotated lanes stand behind those without position."""
+    config = live("dots3_note_text", {**DOTS, **SWA})
+    for source in (config, {"model_type": "dots3_note_text", **DOTS, **SWA}):
+        resolved = resolve(source)
+        for layer, kind in enumerate(config.layer_types):
+            own, group = config.per_layer_config[layer], resolved.layer(layer)
+            assert group.label == kind
+            assert group.lane_offset == own.qk_nope_head_dim
+            assert group.rotary_dim == own.qk_rope_head_dim
+            assert group.head_dim == own.qk_nope_head_dim + own.qk_rope_head_dim
+            assert group.layout == "interleaved"
+
+
+def test_the_plan_of_dots_is_that_of_its_class_for_any_number_of_layers():
+    for count in (1, 2, 5, 9, 46):
+        config = live("dots3_note_text", {"num_hidden_layers": count})
+        resolved = resolve({"model_type": "dots3_note_text", "num_hidden_layers": count})
+        assert [resolved.layer(i).label for i in range(count)] == config.layer_types
+
+
+@given(st.lists(st.sampled_from([None, 32, 64, 96]), min_size=4, max_size=4))
+def test_each_layer_has_its_own_width(widths):
+    overrides = {f"{i:02}": {"head_dim": w} for i, w in enumerate(widths) if w is not None}
+    resolved = resolve({**PLAIN, "model_type": "of_its_own", "per_layer_config": overrides})
+    assert not resolved.errors
+    assert sorted(i for group in resolved.layers for i in group.layers) == [0, 1, 2, 3]
+    for layer, width in enumerate(widths):
+        group = resolved.layer(layer)
+        assert group.inv_freq == resolve({**PLAIN, "head_dim": width or 64}).layer(0).inv_freq
+        if group.layers == (layer,):
+            key = f"per_layer_config.{layer:02}.head_dim" if width else "head_dim"
+            assert group.provenance["head_dim"].source == f"file:{key}"
+
+
+def test_other_names_of_a_size_are_replaced_too():
+    config = {"model_type": "of_its_own", "n_layer": 2, "n_embd": 512, "n_head": 8}
+    config |= {"per_layer_config": {"1": {"num_attention_heads": 4}}}
+    assert [resolve(config).layer(i).head_dim for i in (0, 1)] == [64, 128]
+
+
+def test_what_has_nothing_to_do_with_rotation_changes_nothing():
+    plain = resolve(PLAIN)
+    for own in ({"intermediate_size": 8}, {"sliding_window": None}, {"num_key_value_heads": 1}, {}):
+        found = resolve({**PLAIN, "per_layer_config": {"1": own}})
+        assert found.layers == plain.layers
+        assert found.findings == plain.findings
+
+
+def test_a_class_that_computes_frequencies_once_stops_and_it_is_told():
+    """transformers raises when its rotary module reads head_dim off the whole config."""
+    given = {"1": {"head_dim": 128}}
+    found = resolve({**PLAIN, "per_layer_config": given})
+    assert [f.key for f in found.findings if f.code == "RW065"] == ["per_layer_config.1.head_dim"]
+    assert [found.layer(i).head_dim for i in range(4)] == [64, 128, 64, 64]
+    sizes = {"num_hidden_layers": 4, "head_dim": 64, "per_layer_config": given}
+    with pytest.raises(RuntimeError, match="per-layer attribute"):
+        rotary_module(live("llama", sizes))
+
+
+def test_layers_of_one_kind_that_differ_are_told_where_the_class_reads_kinds():
+    config = json.loads(
+        json.dumps(live("gemma4_text", {**GEMMA, "num_hidden_layers": 12}).to_dict())
+    )
+    assert "RW065" not in codes(resolve(config))
+    config["per_layer_config"]["05"] = {"head_dim": 128}
+    found = resolve(config)
+    assert "RW065" in codes(found)
+    assert (found.layer(5).head_dim, found.layer(11).head_dim) == (128, 64)
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"rope_theta": 1e6},
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
+        {"rope_scaling": {"rope_type": "linear", "factor": 2.0}},
+        {"partial_rotary_factor": 0.5},
+    ],
+)
+def test_rope_parameters_of_one_layer_are_an_error(own):
+    found = resolve({**PLAIN, "per_layer_config": {"2": own}})
+    (error,) = found.errors
+    assert (error.code, error.key) == ("RW064", f"per_layer_config.2.{next(iter(own))}")
+    with pytest.raises(ValueError, match="RW064"):
+        RoPE.from_config({**PLAIN, "per_layer_config": {"2": own}})
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ([{"head_dim": 32}], "per_layer_config"),
+        ({"4": {"head_dim": 32}}, "per_layer_config.4"),
+        ({"-1": {"head_dim": 32}}, "per_layer_config.-1"),
+        ({"all": {"head_dim": 32}}, "per_layer_config.all"),
+        ({"1": 32}, "per_layer_config.1"),
+        ({"1": {"head_dim": "wide"}}, "per_layer_config.1.head_dim"),
+        ({"1": {"head_dim": 0}}, "per_layer_config.1.head_dim"),
+    ],
+)
+def test_what_cannot_be_read_is_an_error(given, key):
+    assert [f.key for f in resolve({**PLAIN, "per_layer_config": given}).errors] == [key]
+
+
+def test_a_skipped_attention_is_told():
+    found = resolve({**PLAIN, "per_layer_config": {"3": {"skip": ["self_attn"]}}})
+    assert "RW066" in codes(found)
+    assert "RW066" not in codes(resolve({**PLAIN, "per_layer_config": {"3": {"skip": ["mlp"]}}}))
+
+
+def test_widths_by_layer_are_not_lost_on_the_way_out():
+    config = {**PLAIN, "per_layer_config": {"1": {"head_dim": 128}}}
+    for target in ("transformers5", "mlx"):
+        with pytest.raises(ValueError, match=r"rotate otherwise|one set of rope"):
+            emit(resolve(config), target)
