@@ -156,6 +156,17 @@ def _share_unread() -> frozenset[str]:
     return frozenset(stated["share_unread"]["types"].split())
 
 
+@cache
+def _mlx_traditional() -> frozenset[str]:
+    stated = json.loads((HERE / "stated.json").read_text(encoding="utf-8"))
+    return frozenset(stated["mlx_traditional"]["types"].split())
+
+
+def mlx_reads_traditional(model_type: str | None) -> bool:
+    """Whether the class in mlx-lm reads ``rope_traditional``, which says how lanes pair."""
+    return model_type in _mlx_traditional()
+
+
 def _row(model_type: str, depth: int = 0) -> dict[str, Any] | None:
     probed, stated = _tables()
     own = stated.get(model_type)
