@@ -20,6 +20,19 @@ GEMMA = {"num_hidden_layers": 6, "head_dim": 32, "global_head_dim": 64}
 DOTS = {"num_hidden_layers": 7}
 SWA = {"swa_head_dim": 96, "swa_qk_nope_head_dim": 56, "swa_num_attention_heads": 4}
 SWA |= {"swa_num_key_value_heads": 4}
+STEP_KINDS = {"layer_types": ["full_attention", *["sliding_attention"] * 3], "num_hidden_layers": 4}
+STEP_LISTS = {
+    "rope_theta": [5e6, 1e4, 1e4, 1e4, 7.0],  # the last is for a layer that predicts ahead
+    "partial_rotary_factors": [0.5, 1.0, 1.0, 1.0, 7.0],
+    "num_nextn_predict_layers": 1,
+    "rope_scaling": {
+        "rope_type": "llama3",
+        "factor": 2.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 32.0,
+        "original_max_position_embeddings": 8192,
+    },
+}
 CASES = [
     ("gemma4_text", GEMMA),
     ("gemma4_text", {**GEMMA, "global_head_dim": 32}),
@@ -29,10 +42,10 @@ CASES = [
     ("dots3_note_text", DOTS),
     ("dots3_note_text", {**DOTS, **SWA, "qk_rope_head_dim": 16, "qk_nope_head_dim": 24}),
     ("dots3_note_text", {**DOTS, "swa_rope_theta": 3e4, "rope_theta": 5e5, "use_dsa": False}),
-    ("step3p5", {"num_hidden_layers": 3, "num_attention_heads": 8, "num_sliding_attention_heads": 4,
-                 "layer_types": ["full_attention", "sliding_attention", "sliding_attention"]}),
+    ("step3p5", {**STEP_KINDS, "num_attention_heads": 8, "num_sliding_attention_heads": 4}),
+    ("step3p5", {**STEP_KINDS, **STEP_LISTS}),
     ("neomme", {"num_hidden_layers": 6}),
-]  # fmt: skip
+]
 PLAIN = {"model_type": "llama", "num_hidden_layers": 4, "head_dim": 64, "rope_theta": 1e4}
 
 
@@ -185,6 +198,26 @@ def test_a_skipped_attention_is_told():
     found = resolve({**PLAIN, "per_layer_config": {"3": {"skip": ["self_attn"]}}})
     assert "RW066" in codes(found)
     assert "RW066" not in codes(resolve({**PLAIN, "per_layer_config": {"3": {"skip": ["mlp"]}}}))
+
+
+def test_lists_by_layer_that_differ_within_a_kind_are_an_error():
+    kinds = {"layer_types": ["full_attention", "sliding_attention"] * 2, "num_hidden_layers": 4}
+    for key in ("rope_theta", "partial_rotary_factors"):
+        config = {"model_type": "step3p5", **kinds, key: [0.25, 0.5, 0.25, 0.75]}
+        (error,) = resolve(config).errors
+        assert (error.code, error.key) == ("RW067", f"{key}[3]")
+    config = {"model_type": "step3p5", **kinds, "rope_theta": [1e4, 1e6, 1e4]}
+    assert [error.code for error in resolve(config).errors] == ["RW052"]
+
+
+def test_a_class_that_is_not_known_may_have_a_share_for_each_layer():
+    config = {**PLAIN, "model_type": "of_its_own", "partial_rotary_factors": [0.5, 1.0, 1.0, 0.5]}
+    resolved = resolve({**config, "rope_theta": [1e4, 1e4, 1e6, 1e4]})
+    found = [(g.layers, g.rotary_dim, g.theta) for g in resolved.layers]
+    assert found == [((0, 3), 32, 1e4), ((1,), 64, 1e4), ((2,), 64, 1e6)]
+    assert [resolve(config).layer(i).rotary_dim for i in range(4)] == [32, 64, 64, 32]
+    with pytest.raises(ValueError, match="for each layer"):
+        emit(resolved, "transformers5")
 
 
 def test_widths_by_layer_are_not_lost_on_the_way_out():

@@ -10,7 +10,7 @@ from ropewalk.configs import dialects, sources
 from ropewalk.configs.architectures import Facts, close_to, facts
 from ropewalk.configs.axes import axes_of
 from ropewalk.configs.bounds import check_bounds
-from ropewalk.configs.by_layer import by_layer
+from ropewalk.configs.by_layer import by_layer, of_kinds
 from ropewalk.configs.consequences import tell_consequences
 from ropewalk.configs.context import context_of, declared_of
 from ropewalk.configs.dialects.vllm import laid_over
@@ -159,6 +159,7 @@ def _layers(reader: Reader) -> tuple[tuple[LayerGroup, ...], Context]:
         return other_group(reader, kind)
     sets, listed = by_layer(reader, parameters_of(reader), layer_count(reader).value)
     whole_plan = plan(reader, sets, listed)
+    of_kinds(reader, sets, whole_plan)
     declared = declared_of(reader)
     rotations: dict[str, Rotation] = {}
     groups: list[LayerGroup] = []

@@ -146,6 +146,20 @@ SKIPPED = Kind(
         "per_layer_config": {"1": {"skip": ["self_attn"]}},
     },
 )
+APART = Kind(
+    "RW067",
+    "error",
+    "A list by layer that differs within a kind of layer",
+    "{key}={value}, but {first_key}={first}: parameters are kept by kind of layer, and all {label} "
+    "layers have those of the first here, as in transformers",
+    "give layers that differ kinds of their own in layer_types",
+    {
+        "model_type": "step3p5",
+        "num_hidden_layers": 2,
+        "layer_types": ["full_attention", "full_attention"],
+        "rope_theta": [5e6, 1e4],
+    },
+)
 KINDS = (
     LABEL_UNUSED,
     NO_LAYER_LIST,
@@ -161,4 +175,5 @@ KINDS = (
     OWN_PARAMETERS,
     WIDTHS,
     SKIPPED,
+    APART,
 )
