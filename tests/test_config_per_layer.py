@@ -220,6 +220,16 @@ def test_a_class_that_is_not_known_may_have_a_share_for_each_layer():
         emit(resolved, "transformers5")
 
 
+def test_a_kind_of_layer_without_parameters_is_told():
+    config = {"model_type": "gemma3_text", "num_hidden_layers": 2}
+    found = resolve({**config, "layer_types": ["full_attention", "global_attention"]})
+    assert "RW068" in codes(found)
+    assert found.layer(1).kind == "none"
+    for kind in ("linear_attention", "sliding_attention"):
+        found = resolve({**config, "layer_types": ["full_attention", kind]})
+        assert "RW068" not in codes(found)
+
+
 def test_widths_by_layer_are_not_lost_on_the_way_out():
     config = {**PLAIN, "per_layer_config": {"1": {"head_dim": 128}}}
     for target in ("transformers5", "mlx"):

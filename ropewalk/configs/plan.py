@@ -157,6 +157,14 @@ def _label(reader: Reader, sets: Mapping[str, Parameters], kind: str | None) -> 
             used=next(iter(sets)),
         )
         return next(iter(sets))
+    if not absent and "rotates" not in reader.facts.row:
+        reader.notes.add(
+            findings.STRANGE,
+            "layer_types",
+            kind=kind,
+            model_type=reader.facts.model_type,
+            labels=" and ".join(reader.facts.labels),
+        )
     return None
 
 

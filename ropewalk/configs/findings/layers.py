@@ -160,6 +160,19 @@ APART = Kind(
         "rope_theta": [5e6, 1e4],
     },
 )
+STRANGE = Kind(
+    "RW068",
+    "warning",
+    "A kind of layer that the class does not know",
+    "layers of kind {kind} have no rope parameters in {model_type}, which knows {labels}; they are "
+    "shown without rotation",
+    "correct layer_types, or give the kind its set in rope_parameters",
+    {
+        "model_type": "gemma3_text",
+        "num_hidden_layers": 2,
+        "layer_types": ["full_attention", "global_attention"],
+    },
+)
 KINDS = (
     LABEL_UNUSED,
     NO_LAYER_LIST,
@@ -176,4 +189,5 @@ KINDS = (
     WIDTHS,
     SKIPPED,
     APART,
+    STRANGE,
 )
