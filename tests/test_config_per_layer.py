@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ropewalk import RoPE
 from ropewalk.configs import Resolved, resolve
 from ropewalk.configs.emit import emit
+from ropewalk.models import audit
 
 GEMMA = {"num_hidden_layers": 6, "head_dim": 32, "global_head_dim": 64}
 DOTS = {"num_hidden_layers": 7}
@@ -235,3 +236,61 @@ def test_widths_by_layer_are_not_lost_on_the_way_out():
     for target in ("transformers5", "mlx"):
         with pytest.raises(ValueError, match=r"rotate otherwise|one set of rope"):
             emit(resolve(config), target)
+
+
+def tiny_dots() -> torch.nn.Module:
+    """A model whose sliding layers have heads of their own width."""
+    from transformers.models.dots3_note.modeling_dots3_note import Dots3NoteTextModel
+
+    config = live(
+        "dots3_note_text",
+        {
+            "vocab_size": 64,
+            "hidden_size": 32,
+            "intermediate_size": 32,
+            "moe_intermediate_size": 16,
+            "shared_experts_intermediate_size": 16,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 2,
+            "n_routed_experts": 4,
+            "num_experts_per_tok": 2,
+            "q_lora_rank": 16,
+            "kv_lora_rank": 16,
+            "qk_rope_head_dim": 8,
+            "qk_nope_head_dim": 24,
+            "head_dim": 32,
+            "v_head_dim": 16,
+            "index_head_dim": 16,
+            "index_n_heads": 32,
+            "pad_token_id": 0,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+            "max_position_embeddings": 256,
+            **{f"swa_{key}": 4 for key in ("num_attention_heads", "num_key_value_heads")},
+            **{f"swa_{key}": 16 for key in ("q_lora_rank", "kv_lora_rank", "v_head_dim")},
+            "swa_head_dim": 64,
+            "swa_qk_nope_head_dim": 48,
+        },
+    )
+    torch.manual_seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Dots3NoteTextModel(config).eval()
+
+
+def test_a_live_model_with_widths_by_layer_does_what_its_config_says():
+    """Its tables, rotated lanes, caching and lengths: 8 lanes of 32 turn, and 16 of 64."""
+    model = tiny_dots()
+    resolved = resolve(model.config)
+    assert [(g.layers, g.head_dim, g.rotary_dim) for g in resolved.layers] == [
+        ((0, 1), 32, 8),
+        ((2,), 64, 16),
+    ]
+    for kind, group in (("indexed", resolved.layer(0)), ("sliding", resolved.layer(2))):
+        buffer = model.get_buffer(f"rotary_emb.{kind}_attention_inv_freq")
+        ours = torch.tensor(group.inv_freq, dtype=torch.float32)
+        assert torch.allclose(buffer, ours, rtol=1e-6, atol=0)
+    found = audit(model)
+    assert [(f.code, f.message) for f in found.findings if f.severity != "info"] == []
+    assert len(found.checks) - len(found.skipped) >= 13
