@@ -14,7 +14,7 @@ import torch
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 LAUNCH = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
-SECONDS = 120
+SECONDS = 240
 LIMIT = 1e-12
 
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
