@@ -28,7 +28,6 @@ ENOUGH = 13
 LEFT_OUT = {"blt": "takes minutes", "csm": "is fed frames of codes"}
 KNOWN = {
     "bamba": "decoding token by token differs from the full pass, from the second token on",
-    "dots3_note": "explain does not read its per_layer_config",
     "moshi": "its cache keeps a window that its full pass does not have",
 }
 """What the audit finds in transformers 5.24 itself, or in what explain knows."""

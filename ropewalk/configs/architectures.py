@@ -97,6 +97,8 @@ class Facts:
         if period and period != len(repeat) and len(set(repeat)) == 2:
             repeat = _stretched(repeat, period)
         types = [repeat[i % len(repeat)] for i in range(count)]
+        if "first" in rule and types:
+            types[0] = rule["first"]
         if "last" in rule and types:
             types[-1] = rule["last"]
         return types
@@ -152,6 +154,17 @@ def _share_unread() -> frozenset[str]:
     """The model types whose unscaled rotation ignores partial_rotary_factor in transformers."""
     stated = json.loads((HERE / "stated.json").read_text(encoding="utf-8"))
     return frozenset(stated["share_unread"]["types"].split())
+
+
+@cache
+def _mlx_traditional() -> frozenset[str]:
+    stated = json.loads((HERE / "stated.json").read_text(encoding="utf-8"))
+    return frozenset(stated["mlx_traditional"]["types"].split())
+
+
+def mlx_reads_traditional(model_type: str | None) -> bool:
+    """Whether the class in mlx-lm reads ``rope_traditional``, which says how lanes pair."""
+    return model_type in _mlx_traditional()
 
 
 def _row(model_type: str, depth: int = 0) -> dict[str, Any] | None:

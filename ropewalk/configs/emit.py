@@ -7,6 +7,8 @@ from typing import Any
 
 from ropewalk.configs.diff import diff
 from ropewalk.configs.emit_engines import for_llama_cpp, for_mlx, for_vllm
+from ropewalk.configs.emit_layout import KEYS as LAYOUT_KEYS
+from ropewalk.configs.emit_layout import layout_keys
 from ropewalk.configs.emit_transformers import (
     Config,
     for_both,
@@ -30,7 +32,8 @@ def emit(resolved: Resolved, target: str) -> Config:
         the position keys of a config.json; for vllm and llama.cpp ``flags``, a command line's.
 
     Raises:
-        ValueError: unknown target, or one that cannot do it; the message says what and why.
+        ValueError: unknown target, or one that cannot do it, such as turn the pairs of converted
+            weights; the message says what and why.
     """
     if target not in TARGETS:
         raise ValueError(f"target={target!r} is unknown; use one of {', '.join(TARGETS)}")
@@ -40,7 +43,8 @@ def emit(resolved: Resolved, target: str) -> Config:
     text = resolved.text()
     if not any(group.kind == "rotary" for group in text.layers):
         raise ValueError("no layer of this config rotates, so there is nothing to write")
-    written = TARGETS[target](text)
+    told = layout_keys(text, target)
+    written = {**TARGETS[target](text), **told}
     if "flags" not in written:
         _read_back(text, written, target)
     return written
@@ -99,4 +103,5 @@ def whole(config: dict[str, Any], written: Config) -> Config:
     if "text_config" in config and isinstance(config["text_config"], dict):
         return {**config, "text_config": whole(config["text_config"], written)}
     kept = {key: value for key, value in config.items() if key not in POSITION_KEYS}
-    return {**kept, **{k: v for k, v in written.items() if k in POSITION_KEYS or k not in kept}}
+    ours = POSITION_KEYS | LAYOUT_KEYS
+    return {**kept, **{k: v for k, v in written.items() if k in ours or k not in kept}}

@@ -40,6 +40,11 @@ class Lanes:
             object.__setattr__(self, "span", self.rotary_dim.value)
 
     @property
+    def widths(self) -> tuple[int, int, int]:
+        """Lanes of a head, those that rotate, and where they begin."""
+        return self.head_dim.value, self.rotary_dim.value, self.lane_offset
+
+    @property
     def pairs(self) -> int:
         """Number of pairs."""
         return self.rotary_dim.value // 2
@@ -125,7 +130,9 @@ def _latent(reader: Reader, own: Parameters, rope: Value, layout: Value) -> Lane
     """Multi-head latent attention: the rotating lanes stand behind those without position."""
     beside = reader.size("qk_nope_head_dim")
     width = rope.value + (0 if beside is None else beside.value)
-    source = rope.source if beside is None else f"{beside.source} + {rope.source_key}"
+    source = rope.source
+    if beside is not None and beside.source != source:
+        source = f"{beside.source} + {rope.source_key}"
     head = reader.raw("head_dim")
     if head is not None and head.value not in (width, rope.value):
         reader.notes.add(
@@ -152,8 +159,8 @@ def _latent(reader: Reader, own: Parameters, rope: Value, layout: Value) -> Lane
 
 def _head(reader: Reader, span: str, own: Parameters) -> Value:
     """The width of a head."""
-    if span.startswith(("global_head_dim", "attention_head_dim")):
-        found = reader.size(span.split("·")[0].split(" ")[0])
+    if span.startswith("attention_head_dim"):
+        found = reader.size("attention_head_dim")
         if found is not None:
             return found
     stated = reader.size("head_dim")

@@ -137,7 +137,8 @@ def _listed(reader: Reader, count: int) -> tuple[list[str | None], Value] | None
 
 def _label(reader: Reader, sets: Mapping[str, Parameters], kind: str | None) -> str | None:
     """The label of a layer's parameters by its kind."""
-    kind = reader.facts.row.get("label_of", {}).get(kind, kind)
+    if kind not in sets:
+        kind = reader.facts.row.get("label_of", {}).get(kind, kind)
     if kind in sets:
         return kind
     if ALL in sets:
@@ -156,6 +157,14 @@ def _label(reader: Reader, sets: Mapping[str, Parameters], kind: str | None) -> 
             used=next(iter(sets)),
         )
         return next(iter(sets))
+    if not absent and "rotates" not in reader.facts.row:
+        reader.notes.add(
+            findings.STRANGE,
+            "layer_types",
+            kind=kind,
+            model_type=reader.facts.model_type,
+            labels=" and ".join(reader.facts.labels),
+        )
     return None
 
 

@@ -10,15 +10,15 @@ from ropewalk.configs import dialects, sources
 from ropewalk.configs.architectures import Facts, close_to, facts
 from ropewalk.configs.axes import axes_of
 from ropewalk.configs.bounds import check_bounds
-from ropewalk.configs.by_layer import by_layer
+from ropewalk.configs.by_layer import by_layer, of_kinds
 from ropewalk.configs.consequences import tell_consequences
 from ropewalk.configs.context import context_of, declared_of
 from ropewalk.configs.dialects.vllm import laid_over
 from ropewalk.configs.findings import Finding, Notes, layers
 from ropewalk.configs.findings.finding import ORDER
 from ropewalk.configs.kinds import head_size, kind_of, other_group
-from ropewalk.configs.lanes import lanes_of
 from ropewalk.configs.parameters import PARTIAL, THETA, Parameters, parameters_of, same_thetas
+from ropewalk.configs.per_layer import parts, sizes_of_layers
 from ropewalk.configs.plan import Plan, layer_count, plan
 from ropewalk.configs.reader import Reader
 from ropewalk.configs.resolved import Context, LayerGroup, Resolved
@@ -159,18 +159,17 @@ def _layers(reader: Reader) -> tuple[tuple[LayerGroup, ...], Context]:
         return other_group(reader, kind)
     sets, listed = by_layer(reader, parameters_of(reader), layer_count(reader).value)
     whole_plan = plan(reader, sets, listed)
+    of_kinds(reader, sets, whole_plan)
     declared = declared_of(reader)
     rotations: dict[str, Rotation] = {}
     groups: list[LayerGroup] = []
+    sizes = sizes_of_layers(reader, whole_plan.labels)
     for label, own in sets.items():
-        on = whole_plan.on(label)
-        if not on:
-            continue
-        lane = lanes_of(reader, label, own)
-        turned = rotation(reader, own, lane, declared)
-        axes = axes_of(reader, own, lane, turned)
-        rotations[label] = turned
-        groups.append(_group(on, label, own, lane, turned, axes, whole_plan, reader))
+        for on, local, lane in parts(reader, label, own, whole_plan.on(label), sizes):
+            turned = rotation(local, own, lane, declared)
+            axes = axes_of(local, own, lane, turned)
+            rotations.setdefault(label, turned)
+            groups.append(_group(on, label, own, lane, turned, axes, whole_plan, local))
     if off := whole_plan.on(None):
         groups.append(_still(off, whole_plan, reader))
     same_thetas(reader, sets)

@@ -104,6 +104,75 @@ NO_PARAMETERS = Kind(
         "rope_parameters": {"full_attention": {"rope_theta": 1e6}},
     },
 )
+OWN_PARAMETERS = Kind(
+    "RW064",
+    "error",
+    "Rope parameters for a single layer",
+    "{key} is for layer {layer} alone: transformers keeps rope parameters by kind of layer and "
+    "stops at it, and it is not applied here",
+    "give this layer a kind of its own in layer_types, and that kind its set in rope_parameters",
+    {
+        "num_hidden_layers": 2,
+        "head_dim": 64,
+        "rope_theta": 1e4,
+        "per_layer_config": {"1": {"rope_theta": 1e6}},
+    },
+)
+WIDTHS = Kind(
+    "RW065",
+    "warning",
+    "Widths by layer that the class has once",
+    "{key}={value}: {model_type} in transformers computes frequencies once for {which} and stops "
+    "at this; here each layer has those of its own width",
+    "run it where widths may differ from layer to layer",
+    {
+        "model_type": "llama",
+        "num_hidden_layers": 2,
+        "head_dim": 64,
+        "per_layer_config": {"1": {"head_dim": 128}},
+    },
+)
+SKIPPED = Kind(
+    "RW066",
+    "warning",
+    "A layer that may have no attention",
+    "{key}={value}: programs that read it leave parts of layer {layer} out, which is shown here as "
+    "it would be with them",
+    "nothing to do if the attention is left out: such a layer does not rotate",
+    {
+        "num_hidden_layers": 2,
+        "head_dim": 64,
+        "rope_theta": 1e4,
+        "per_layer_config": {"1": {"skip": ["self_attn"]}},
+    },
+)
+APART = Kind(
+    "RW067",
+    "error",
+    "A list by layer that differs within a kind of layer",
+    "{key}={value}, but {first_key}={first}: parameters are kept by kind of layer, and all {label} "
+    "layers have those of the first here, as in transformers",
+    "give layers that differ kinds of their own in layer_types",
+    {
+        "model_type": "step3p5",
+        "num_hidden_layers": 2,
+        "layer_types": ["full_attention", "full_attention"],
+        "rope_theta": [5e6, 1e4],
+    },
+)
+STRANGE = Kind(
+    "RW068",
+    "warning",
+    "A kind of layer that the class does not know",
+    "layers of kind {kind} have no rope parameters in {model_type}, which knows {labels}; they are "
+    "shown without rotation",
+    "correct layer_types, or give the kind its set in rope_parameters",
+    {
+        "model_type": "gemma3_text",
+        "num_hidden_layers": 2,
+        "layer_types": ["full_attention", "global_attention"],
+    },
+)
 KINDS = (
     LABEL_UNUSED,
     NO_LAYER_LIST,
@@ -116,4 +185,9 @@ KINDS = (
     SAME_THETA,
     NOT_STATED,
     NO_PARAMETERS,
+    OWN_PARAMETERS,
+    WIDTHS,
+    SKIPPED,
+    APART,
+    STRANGE,
 )

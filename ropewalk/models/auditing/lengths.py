@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ropewalk.models.auditing.caching import in_pieces
 from ropewalk.models.auditing.compare import difference
 from ropewalk.models.auditing.kinds import results as kinds
@@ -25,7 +27,7 @@ def affordable(subject: Subject, lengths: tuple[int, ...]) -> tuple[int, ...]:
 def _work(subject: Subject, length: int) -> float:
     weights = sum(p.numel() for p in subject.reader.model.parameters())
     config = subject.reader.config
-    width = getattr(config, "hidden_size", 0) or 1024
+    width = _widest(config, "hidden_size") or 1024
     layers = sum(len(group.layers) for group in subject.groups)
     return weights * length + layers * width * float(length) ** 2
 
@@ -34,8 +36,15 @@ def _memory(subject: Subject, length: int) -> float:
     config = subject.reader.config
     if getattr(config, "_attn_implementation", "eager") != "eager":
         return 4.0 * length**2
-    heads = getattr(config, "num_attention_heads", 0) or 32
+    heads = _widest(config, "num_attention_heads") or 32
     return 12.0 * heads * length**2
+
+
+def _widest(config: Any, size: str) -> int:
+    """The largest that a layer has; 0 if the config does not say. Where layers differ, the config
+    as a whole refuses to."""
+    each = config.per_layer_config if getattr(config, "is_heterogeneous", False) else [config]
+    return max(getattr(own, size, 0) or 0 for own in each)
 
 
 def check_lengths(subject: Subject, lengths: tuple[int, ...], forced: bool) -> Check:
