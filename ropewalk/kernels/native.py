@@ -63,6 +63,9 @@ class Kernel:
     compiled: bool = False
     into_pages: Callable[..., None] | None = None
     """(k, v, pages, v_pages, slots, positions, offset, steps, scale, lanes), where there is one."""
+    normed: Callable[..., None] | None = None
+    """(q, k or None, q_out, k_out or None, q_weight or None, k_weight or None, eps, positions or
+    None, offset, steps, scale, lanes), where there is one."""
 
 
 @cache
@@ -120,5 +123,8 @@ def _loaded(path: Path) -> Kernel:
     if not hasattr(namespace, "vector_bits"):
         raise ValueError(f"{path} is a library, and not ropewalk's kernel")
     name = f"cpu (C++, {namespace.vector_bits()}-bit vectors)"
-    into_pages = namespace.rotate_into_pages.default._op
-    return Kernel(Operators(namespace), name, compiled=True, into_pages=into_pages)
+    more = [
+        getattr(namespace, op).default._op if hasattr(namespace, op) else None
+        for op in ("rotate_into_pages", "norm_rotate")
+    ]
+    return Kernel(Operators(namespace), name, True, *more)
