@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
-from ropewalk.kernels import fused
+from ropewalk.kernels import fused, native
 from ropewalk.kernels.arguments import check_out, require_changeable, require_tensor
 from ropewalk.kernels.derivatives import by_phases, kept
 from ropewalk.kernels.devices import kernel_on
@@ -27,8 +28,6 @@ from ropewalk.kernels.sharded import is_distributed, own_weight, rotate_shards
 from ropewalk.kernels.steps import Steps
 from ropewalk.spectra import Spectrum
 from ropewalk.spectra.lanes import Turn
-
-_PLAIN = (Tensor, torch.nn.Parameter)
 
 
 def norm_rotate(
@@ -175,31 +174,33 @@ def _at_once(
     outs: tuple[Tensor, ...] | None,
 ) -> tuple[Tensor, ...] | None:
     """x, or q and k, by the kernel; None, and nothing written, where it does not take all as is."""
-    if not fused.eager() or fused.forward_mode() or type(eps) is not float:
+    if type(eps) is not float or not 0.0 <= eps < math.inf:
         return None
-    given = (*xs, *(w for w in weights if w is not None), *(outs or ()))
-    if any(type(t) not in _PLAIN for t in given):
+    if not fused.eager() or fused.forward_mode():
         return None
-    if torch.is_grad_enabled() and any(t.requires_grad for t in given):
-        return None
-    if any(fused.ops_for(x) is None or x.device != xs[0].device for x in given):
-        return None
-    kernel = kernel_on(xs[0].device.type)
-    how = fused.rotation(xs[0], positions, offset, spectrum, False)
-    if kernel.normed is None or how is None or not 0 <= eps < math.inf:
+    watched = False
+    for given in (*xs, *weights) if outs is None else (*xs, *weights, *outs):
+        if given is None:
+            continue
+        if type(given) is not Tensor and type(given) is not Parameter:
+            return None
+        watched = watched or given.requires_grad
+    x = xs[0]
+    kernel = native.kernel() if x.is_cpu else kernel_on(x.device.type)
+    if kernel.normed is None or (watched and torch.is_grad_enabled()):
         return None
     try:
-        results = tuple(fused.fresh(kernel.ops, x) for x in xs) if outs is None else outs
-        kernel.normed(*_two(xs), *_two(results), *_two(weights), eps, *how)
+        how = fused.rotation(x, positions, offset, spectrum, False)
+        if how is None:
+            return None
+        results = tuple([fused.fresh(kernel.ops, x) for x in xs]) if outs is None else outs
+        k, k_out, k_weight = (None,) * 3 if len(xs) == 1 else (xs[1], results[1], weights[1])
+        kernel.normed(x, k, results[0], k_out, weights[0], k_weight, eps, *how)
     except RuntimeError:
         return None
     if outs is not None:
         fused.written(*outs)
     return results
-
-
-def _two(of: tuple[Any, ...]) -> tuple[Any, Any]:
-    return (of[0], None) if len(of) == 1 else (of[0], of[1])
 
 
 class NormRotate(torch.autograd.Function):
@@ -248,7 +249,7 @@ class NormRotate(torch.autograd.Function):
 def _watched(
     x: Tensor, weight: Tensor | None, where: Tensor, steps: Steps, eps: float
 ) -> Tensor | None:
-    """x by the kernel with derivatives, or None where it does not take its arguments as they are."""
+    """x by the kernel with derivatives, or None where it does not take all as it is."""
     given = (x,) if weight is None else (x, weight)
     if any(fused.ops_for(t) is None for t in given) or fused.forward_mode():
         return None
@@ -272,9 +273,7 @@ def _over_rms(wide: Tensor, eps: float) -> Tensor:
     return torch.rsqrt((wide * wide).mean(-1, keepdim=True) + eps)
 
 
-def _plainly(
-    x: Tensor, weight: Tensor | None, where: Tensor, steps: Steps, eps: float
-) -> Tensor:
+def _plainly(x: Tensor, weight: Tensor | None, where: Tensor, steps: Steps, eps: float) -> Tensor:
     """The definition, which everything can differentiate and trace."""
     wide = compute_dtype(x.dtype)
     rows = x.to(wide)

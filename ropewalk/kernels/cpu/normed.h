@@ -7,19 +7,6 @@ namespace ropewalk {
 namespace ROPEWALK_ISA {
 namespace {
 
-// Lanes into a row of scratch, which has whole vectors: zeros follow.
-template <typename E, typename A>
-inline void widen(const E* in, int64_t lane, int64_t lanes, A* to) {
-  constexpr int W = kVectorBytes / sizeof(A);
-  int64_t i = 0;
-  if (lane == 1) {
-    for (; i + W <= lanes; i += W)
-      put<false>(to + i, convert<A, W>(load<W>(in + i)));
-  }
-  for (; i < lanes; ++i) to[i] = static_cast<A>(load<1>(in + i * lane));
-  for (; i % W; ++i) to[i] = 0;
-}
-
 template <int W, typename A>
 inline A total(Vector<A, W> v) {
   if constexpr (W == 1) {
@@ -31,23 +18,50 @@ inline A total(Vector<A, W> v) {
   }
 }
 
-// A row of scratch times weight over the root of its mean square plus eps.
-template <typename A>
-inline void normalise(A* row, int64_t lanes, const A* weight, A eps) {
+// Lanes into a row of scratch, which has whole vectors: zeros follow. The sum of their squares.
+template <typename E, typename A>
+inline A widen(const E* in, int64_t lane, int64_t lanes, A* row) {
   constexpr int W = kVectorBytes / sizeof(A);
-  Vector<A, W> squares = {};
-  for (int64_t i = 0; i < lanes; i += W) {
+  Vector<A, W> even = {}, odd = {};
+  const auto taken = [&](int64_t i) {
+    const Vector<A, W> v = convert<A, W>(load<W>(in + i));
+    put<false>(row + i, v);
+    return v * v;
+  };
+  int64_t i = 0;
+  if (lane == 1) {
+    for (; i + 2 * W <= lanes; i += 2 * W) {
+      even += taken(i);
+      odd += taken(i + W);
+    }
+    if (i + W <= lanes) {
+      even += taken(i);
+      i += W;
+    }
+  }
+  const int64_t rest = i;
+  for (; i < lanes; ++i) row[i] = static_cast<A>(load<1>(in + i * lane));
+  for (; i % W; ++i) row[i] = 0;
+  for (i = rest; i < lanes; i += W) {
     const auto v = load<W>(row + i);
-    squares += v * v;
+    odd += v * v;
   }
-  const A mean = total<W, A>(squares) / static_cast<A>(lanes);
-  A root;
+  return total<W, A>(even + odd);
+}
+
+template <typename A>
+inline A over_root(A mean_square) {
   if constexpr (sizeof(A) == 8) {
-    root = __builtin_sqrt(mean + eps);
+    return 1 / __builtin_sqrt(mean_square);
   } else {
-    root = __builtin_sqrtf(mean + eps);
+    return 1 / __builtin_sqrtf(mean_square);
   }
-  const A over = 1 / root;
+}
+
+// A row of scratch times `over` and weight.
+template <typename A>
+inline void weigh(A* row, int64_t lanes, A over, const A* weight) {
+  constexpr int W = kVectorBytes / sizeof(A);
   for (int64_t i = 0; i < lanes; i += W)
     put<false>(row + i, load<W>(row + i) * over * load<W>(weight + i));
 }

@@ -20,11 +20,13 @@ struct Lanes {
   int64_t head, lane;
 };
 
-// They are read as they lie.
+// They are read as they lie. Heads that turn together share cosines and sines in registers; those
+// that do not turn are in place already where out is.
 template <typename E>
 struct Given {
   using In = E;
-  static constexpr bool kFresh = false;  // lanes that do not turn are in place where E is
+  static constexpr bool kFresh = false;
+  static constexpr int64_t kTogether = 2;
   Lanes<E> operator()(const E* in, int64_t head, int64_t lane, int) const {
     return {in, head, lane};
   }
@@ -35,15 +37,16 @@ template <typename E, typename A>
 struct Normalised {
   using In = A;
   static constexpr bool kFresh = true;
+  static constexpr int64_t kTogether = kNormedTogether;
   int64_t lanes, width;
   A eps;
   const A* weight;
   A* rows;
   Lanes<A> operator()(const E* in, int64_t head, int64_t lane, int heads) const {
-    for (int h = 0; h < heads; ++h) {
-      widen(in + h * head, lane, lanes, rows + h * width);
-      normalise(rows + h * width, lanes, weight, eps);
-    }
+    A over[kTogether] = {};
+    for (int h = 0; h < heads; ++h) over[h] = widen(in + h * head, lane, lanes, rows + h * width);
+    for (A& value : over) value = over_root(value / static_cast<A>(lanes) + eps);
+    for (int h = 0; h < heads; ++h) weigh(rows + h * width, lanes, over[h], weight);
     return {rows, width, 1};
   }
 };
@@ -103,7 +106,8 @@ void turn_operand(const Task& t, const Operand& x, int64_t lead, int64_t begin, 
     const A* mine = filled.tables + table * filled.head;
     const E* from = in + h * x.in_head;
     E* to = out + h * x.out_head;
-    const int heads = static_cast<int>(stop - h < kTogether ? stop - h : kTogether);
+    constexpr int64_t most = Source::kTogether;
+    const int heads = static_cast<int>(stop - h < most ? stop - h : most);
     turn_heads<stream>(t, x, from, to, places, tokens, heads, mine, filled.order, source);
     h += heads;
   }
@@ -112,11 +116,12 @@ void turn_operand(const Task& t, const Operand& x, int64_t lead, int64_t begin, 
 // The weight of a norm in scratch: ones where there is none.
 template <typename A>
 void fill_weight(const Operand& x, int64_t lanes, A* to) {
+  const auto from = [&](auto* weight) { widen(weight, x.weight_lane, lanes, to); };
   switch (x.weight_element) {
-    case Element::f32: return widen(static_cast<const float*>(x.weight), x.weight_lane, lanes, to);
-    case Element::bf16: return widen(static_cast<const BFloat16*>(x.weight), x.weight_lane, lanes, to);
-    case Element::f16: return widen(static_cast<const Half*>(x.weight), x.weight_lane, lanes, to);
-    case Element::f64: return widen(static_cast<const double*>(x.weight), x.weight_lane, lanes, to);
+    case Element::f32: return from(static_cast<const float*>(x.weight));
+    case Element::bf16: return from(static_cast<const BFloat16*>(x.weight));
+    case Element::f16: return from(static_cast<const Half*>(x.weight));
+    case Element::f64: return from(static_cast<const double*>(x.weight));
   }
 }
 

@@ -83,14 +83,14 @@ static inline int64_t tables_size(const Task& t, int64_t tokens) {
   return t.table_heads * tokens * 2 * table_width(t);
 }
 
-constexpr int64_t kTogether = 2;  // heads that turn by cosines and sines read once
+constexpr int64_t kNormedTogether = 8;  // heads whose rows are normalised together
 
 // Values of a normalised row, or of a weight, in whole vectors.
 static inline int64_t row_width(const Task& t) { return (t.head_dim + 31) / 32 * 32; }
 
 // Tables, and for a norm a weight and the rows that turn together.
 static inline int64_t scratch_bytes(const Task& t, int64_t tokens) {
-  const int64_t values = tables_size(t, tokens) + (t.normed ? (1 + kTogether) * row_width(t) : 0);
+  const int64_t values = tables_size(t, tokens) + (t.normed ? (1 + kNormedTogether) * row_width(t) : 0);
   return values * (t.element == Element::f64 ? 8 : 4);
 }
 
