@@ -122,9 +122,14 @@ def _loaded(path: Path) -> Kernel:
     namespace = torch.ops.ropewalk_cpu
     if not hasattr(namespace, "vector_bits"):
         raise ValueError(f"{path} is a library, and not ropewalk's kernel")
+    return operators_of(namespace)
+
+
+def operators_of(namespace: Any) -> Kernel:
+    """The kernel of a library, which may be older than what is looked up last."""
     name = f"cpu (C++, {namespace.vector_bits()}-bit vectors)"
-    more = [
+    into_pages, normed = (
         getattr(namespace, op).default._op if hasattr(namespace, op) else None
         for op in ("rotate_into_pages", "norm_rotate")
-    ]
-    return Kernel(Operators(namespace), name, True, *more)
+    )
+    return Kernel(Operators(namespace), name, True, into_pages, normed)

@@ -48,8 +48,8 @@ def norm_rotate(
     these by up to 2⁻⁷ of the row's largest value, and are that much further from the exact ones.
 
     Squares are summed in the dtype of the arithmetic, as ``torch.nn.functional.rms_norm`` does it
-    there: a row whose sum overflows float32 gives 0, an infinity or NaN makes its own row NaN, and
-    a row of zeros gives 0, or NaN if eps is 0.
+    there: a row whose sum overflows float32 gives 0, so does one with an infinity beside the NaN of
+    its own pair, a NaN makes its row NaN, and a row of zeros gives 0, or NaN if eps is 0.
 
     Args:
         x: ``[..., heads, tokens, head_dim]``, real floating, any strides.
@@ -239,7 +239,7 @@ class NormRotate(torch.autograd.Function):
         row = x.to(wide) * over
         for_x = for_weight = None
         if weight is not None and ctx.needs_input_grad[1]:
-            for_weight = (h * row).flatten(0, -2).sum(0).to(weight.dtype)
+            for_weight = (h * row).sum(list(range(-x.dim(), -1))).to(weight.dtype)
         if ctx.needs_input_grad[0]:
             u = h if weight is None else h * weight.to(wide)
             for_x = (over * (u - row * (u * row).mean(-1, keepdim=True))).to(x.dtype)

@@ -18,7 +18,8 @@ inline A total(Vector<A, W> v) {
   }
 }
 
-// Lanes into a row of scratch, which has whole vectors: zeros follow. The sum of their squares.
+// Lanes into a row of scratch, which has whole vectors: zeros follow. The sum of their squares,
+// in the same order whatever the strides.
 template <typename E, typename A>
 inline A widen(const E* in, int64_t lane, int64_t lanes, A* row) {
   constexpr int W = kVectorBytes / sizeof(A);
@@ -44,7 +45,7 @@ inline A widen(const E* in, int64_t lane, int64_t lanes, A* row) {
   for (; i % W; ++i) row[i] = 0;
   for (i = rest; i < lanes; i += W) {
     const auto v = load<W>(row + i);
-    odd += v * v;
+    (i / W % 2 ? odd : even) += v * v;
   }
   return total<W, A>(even + odd);
 }
