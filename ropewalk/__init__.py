@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from ropewalk.encodings.rotary import RoPE
     from ropewalk.kernels import (
         halve_tables,
+        norm_rotate,
+        norm_rotate_,
+        norm_rotate_qk,
+        norm_rotate_qk_,
         rotate,
         rotate_,
         rotate_by,
@@ -38,6 +42,10 @@ _HOMES = {
     "ropewalk.encodings.rotary": ("RoPE",),
     "ropewalk.kernels": (
         "halve_tables",
+        "norm_rotate",
+        "norm_rotate_",
+        "norm_rotate_qk",
+        "norm_rotate_qk_",
         "rotate",
         "rotate_",
         "rotate_by",
@@ -72,6 +80,10 @@ __all__ = [
     "kernels",
     "make",
     "models",
+    "norm_rotate",
+    "norm_rotate_",
+    "norm_rotate_qk",
+    "norm_rotate_qk_",
     "plan",
     "positions",
     "register",

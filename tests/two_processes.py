@@ -37,7 +37,7 @@ from torch.distributed.tensor.parallel import (
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-from ropewalk import RoPE, attend, rotate, rotate_, rotate_by, rotate_qk
+from ropewalk import RoPE, attend, norm_rotate, norm_rotate_, rotate, rotate_, rotate_by, rotate_qk
 from ropewalk.kernels import Steps
 from ropewalk.spectra import Spectrum, axial, geometric
 
@@ -204,6 +204,28 @@ def given_tables(rank: int) -> None:
             for leaf, gradient in zip(leaves, gradients, strict=True):
                 assert isinstance(leaf.grad, DTensor)
                 assert torch.allclose(leaf.grad.full_tensor(), gradient, atol=1e-5)
+
+
+@check
+def normed_by_one_weight(rank: int) -> None:
+    spectrum, x, weight = geometric(8), drawn(3, 5, 7, 8), drawn(8, seed=2)
+    whole = [t.clone().requires_grad_() for t in (x, weight)]
+    expected = norm_rotate(*whole, None, spectrum, offset=FAR)
+    expected_grads = torch.autograd.grad(expected, whole, drawn(3, 5, 7, 8, seed=1))
+    for placement in SHARDINGS:
+        parts = spread(x, placement).requires_grad_(), spread(weight, Replicate()).requires_grad_()
+        found = norm_rotate(*parts, None, spectrum, offset=FAR)
+        same(found, expected.detach())
+        grads = torch.autograd.grad(found, parts, spread(drawn(3, 5, 7, 8, seed=1), placement))
+        for one, other in zip(grads, expected_grads, strict=True):
+            torch.testing.assert_close(one.full_tensor(), other)
+        again = norm_rotate_(spread(x, placement), weight, None, spectrum, offset=FAR)
+        same(again, expected.detach())
+    parts = spread(x, Shard(1))
+    wanted = weight.clone().requires_grad_()
+    refused(TypeError, "lack the other ranks'", lambda: norm_rotate(parts, wanted, None, spectrum))
+    replicated = spread(weight, Replicate())
+    refused(TypeError, "weight is a DTensor", lambda: norm_rotate(x, replicated, None, spectrum))
 
 
 @check

@@ -6,6 +6,7 @@ The PyTorch reference is what runs everywhere; :func:`active` names the kernel i
 from ropewalk.kernels.angles import phase, sincos
 from ropewalk.kernels.devices import active
 from ropewalk.kernels.exits import Exit, tables_for
+from ropewalk.kernels.normed import norm_rotate, norm_rotate_, norm_rotate_qk, norm_rotate_qk_
 from ropewalk.kernels.opaque import decompositions
 from ropewalk.kernels.pages import rotate_into_pages
 from ropewalk.kernels.phases import tables
@@ -19,6 +20,10 @@ __all__ = [
     "active",
     "decompositions",
     "halve_tables",
+    "norm_rotate",
+    "norm_rotate_",
+    "norm_rotate_qk",
+    "norm_rotate_qk_",
     "phase",
     "rotate",
     "rotate_",

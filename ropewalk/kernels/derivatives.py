@@ -26,7 +26,7 @@ def _batched(x: Tensor) -> bool:
     return _functorch.is_legacy_batchedtensor(x) or _functorch.is_batchedtensor(x)
 
 
-def _kept(tensor: Tensor) -> Tensor:
+def kept(tensor: Tensor) -> Tensor:
     """``tensor`` as autograd may keep it."""
     return tensor.clone() if tensor.is_inference() else tensor
 
@@ -115,8 +115,8 @@ def watched(
     if how is None:
         return None
     positions, start, steps, scale, lanes = how
-    positions = None if positions is None else _kept(positions)
-    steps = _kept(steps).contiguous()
+    positions = None if positions is None else kept(positions)
+    steps = kept(steps).contiguous()
     try:
         return Rotate.apply(x, positions, start, steps, Turn(scale, lanes), in_place)
     except RuntimeError:
@@ -199,7 +199,7 @@ def watched_by(x: Tensor, cosine: Tensor, sine: Tensor, lanes: int) -> Tensor | 
     if not (of_tables or needs_derivative(x)) or (of_tables and cosine.dim() not in (2, x.dim())):
         return None
     try:
-        return RotateBy.apply(x, _kept(cosine), _kept(sine), lanes)
+        return RotateBy.apply(x, kept(cosine), kept(sine), lanes)
     except RuntimeError:
         return None
 

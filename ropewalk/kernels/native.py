@@ -63,6 +63,9 @@ class Kernel:
     compiled: bool = False
     into_pages: Callable[..., None] | None = None
     """(k, v, pages, v_pages, slots, positions, offset, steps, scale, lanes), where there is one."""
+    normed: Callable[..., None] | None = None
+    """(q, k or None, q_out, k_out or None, q_weight or None, k_weight or None, eps, positions or
+    None, offset, steps, scale, lanes), where there is one."""
 
 
 @cache
@@ -119,6 +122,14 @@ def _loaded(path: Path) -> Kernel:
     namespace = torch.ops.ropewalk_cpu
     if not hasattr(namespace, "vector_bits"):
         raise ValueError(f"{path} is a library, and not ropewalk's kernel")
+    return operators_of(namespace)
+
+
+def operators_of(namespace: Any) -> Kernel:
+    """The kernel of a library, which may be older than what is looked up last."""
     name = f"cpu (C++, {namespace.vector_bits()}-bit vectors)"
-    into_pages = namespace.rotate_into_pages.default._op
-    return Kernel(Operators(namespace), name, compiled=True, into_pages=into_pages)
+    into_pages, normed = (
+        getattr(namespace, op).default._op if hasattr(namespace, op) else None
+        for op in ("rotate_into_pages", "norm_rotate")
+    )
+    return Kernel(Operators(namespace), name, True, into_pages, normed)

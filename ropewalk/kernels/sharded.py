@@ -88,6 +88,28 @@ def rotate_shards_by(
     return _joined(rotate_by(_local(x), *tables, out=into, **how), x, out)
 
 
+def own_weight(weight: Tensor, x: Tensor) -> Tensor:
+    """This rank's copy of a weight ``[head_dim]`` that multiplies every row of a sharded x.
+
+    Raises:
+        TypeError: its gradient would lack the other ranks' parts, or only it is a DTensor.
+    """
+    if not is_distributed(x):
+        _refuse_beside_plain(weight=weight)
+        return weight
+    _require_summed("weight", weight, x)
+    return _own_part("weight", weight, [x.dim() - 1], x, _spans(x))
+
+
+def _require_summed(name: str, value: Tensor, x: Any) -> None:
+    """Refuse a plain tensor whose gradient would need the other ranks' parts."""
+    if not is_distributed(value) and value.requires_grad and any(c is not None for c in _cut(x)):
+        raise TypeError(
+            f"{name} requires grad and is a plain tensor beside a sharded x, so its gradient would "
+            f"lack the other ranks' parts; use distribute_tensor({name}, x.device_mesh)"
+        )
+
+
 def _refuse_beside_plain(**others: object) -> None:
     for name, value in others.items():
         if isinstance(value, Tensor) and is_distributed(value):
@@ -149,11 +171,7 @@ def _own_positions(
 def _own_table(name: str, table: Tensor, x: Any, spans: Sequence[Span]) -> Tensor:
     full = table if table.dim() == x.dim() else broadcast_tables(table, x)
     dims = list(range(x.dim() - full.dim(), x.dim() - 1))
-    if not is_distributed(table) and table.requires_grad and any(_cut(x)):
-        raise TypeError(
-            f"{name} requires grad and is a plain tensor beside a sharded x, so its gradient would "
-            f"lack the other ranks' parts; use distribute_tensor({name}, x.device_mesh)"
-        )
+    _require_summed(name, table, x)
     own = _own_part(name, full, dims, x, spans)
     return own if own.dim() == x.dim() or own.dim() == 2 else own[(None,) * (x.dim() - own.dim())]
 

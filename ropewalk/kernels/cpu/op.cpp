@@ -358,6 +358,47 @@ void rotate_qk_by(Tensor q, Tensor k, Tensor q_out, Tensor k_out, Tensor cosine,
   by_tables({{q_in, q_to}, {k_in, k_to}}, cosine, sine, lanes);
 }
 
+// --- normed first --------------------------------------------------------------------------------
+
+void set_weight(const Task& t, Operand& o, const View& out, const std::optional<Tensor>& weight) {
+  static const float one = 1;
+  o.weight = &one;
+  o.weight_element = Element::f32;
+  o.weight_lane = 0;
+  if (!weight) return;
+  const View w(*weight);
+  STD_TORCH_CHECK(w.dims == 1 && w.sizes[0] == t.head_dim, "the weight is [head_dim]");
+  o.weight = w.data;
+  o.weight_element = element_of(w.type);
+  o.weight_lane = w.strides[0];
+  for (int64_t d = 0; d < out.dims; ++d)
+    if (out.sizes[d] == 0) return;
+  const Reach read(w, bytes_of(o.weight_element)), written(out, bytes_of(t.element));
+  STD_TORCH_CHECK(read.to <= written.from || written.to <= read.from, "out overlaps the weight");
+}
+
+// q over its root mean square, weighted and turned, into q_out; k, where there is one, beside it.
+void norm_rotate(Tensor q, std::optional<Tensor> k, Tensor q_out, std::optional<Tensor> k_out,
+                 std::optional<Tensor> q_weight, std::optional<Tensor> k_weight, double eps,
+                 std::optional<Tensor> positions, int64_t offset, Tensor steps, double scale,
+                 int64_t lanes) {
+  const View q_in(q), q_to(q_out), frequencies(steps);
+  STD_TORCH_CHECK(frequencies.dims >= 2 && k.has_value() == k_out.has_value(),
+                  "steps are int64 [heads?, axes, pairs], and k goes with k_out");
+  Task t = start(q_in, Lanes(lanes), frequencies.size(0));
+  set_phases(t, positions, offset, frequencies, scale);
+  t.normed = true;
+  t.eps = eps;
+  add_operand(t, q_in, q_to);
+  set_weight(t, t.operand[0], q_to, q_weight);
+  if (k) {
+    const View k_in(*k), k_to(*k_out);
+    add_operand(t, k_in, k_to);
+    set_weight(t, t.operand[1], k_to, k_weight);
+  }
+  run(t);
+}
+
 // --- into pages ----------------------------------------------------------------------------------
 
 // x [heads, tokens, head_dim] and pages [blocks, block_size, heads, head_dim].
@@ -504,6 +545,9 @@ STABLE_TORCH_LIBRARY(ropewalk_cpu, m) {
         "Tensor(b!) sin) -> ()");
   m.def("rotate_into_pages(Tensor k, Tensor? v, Tensor(a!) pages, Tensor(b!)? v_pages, "
         "Tensor slots, Tensor? positions, int offset, Tensor steps, float scale, int lanes) -> ()");
+  m.def("norm_rotate(Tensor q, Tensor? k, Tensor(a!) q_out, Tensor(b!)? k_out, Tensor? q_weight, "
+        "Tensor? k_weight, float eps, Tensor? positions, int offset, Tensor steps, float scale, "
+        "int lanes) -> ()");
   m.def("advise(Tensor(a!) out) -> ()");
   m.def("vector_bits() -> int");
 }
@@ -516,6 +560,7 @@ STABLE_TORCH_LIBRARY_IMPL(ropewalk_cpu, CPU, m) {
   m.impl("rotate_qk_by", TORCH_BOX(&ropewalk::rotate_qk_by));
   m.impl("phase_tables", TORCH_BOX(&ropewalk::phase_tables));
   m.impl("rotate_into_pages", TORCH_BOX(&ropewalk::rotate_into_pages));
+  m.impl("norm_rotate", TORCH_BOX(&ropewalk::norm_rotate));
   m.impl("advise", TORCH_BOX(&ropewalk::advise));
 }
 

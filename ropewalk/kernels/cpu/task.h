@@ -17,6 +17,9 @@ struct Operand {
   int64_t in_head, in_token, in_lane;
   int64_t out_head, out_token, out_lane;
   int64_t heads;
+  const void* weight;  // of a norm, [head_dim], or null for ones
+  Element weight_element;
+  int64_t weight_lane;
   const int64_t* places;  // elements of out before each token, negative for none; or null
   bool stream;  // write around the cache: large, aligned, read by nobody soon
 };
@@ -41,6 +44,8 @@ struct Task {
   const int64_t* steps;
   double scale;  // multiplies cos and sin
   bool negate;   // turn by the negative angle
+  bool normed;   // rows are divided by the root of their mean square plus eps, and weighted, first
+  double eps;
   // … or tables [..., table_heads, tokens, pairs].
   const void* cosine;
   const void* sine;
@@ -74,8 +79,19 @@ using Rows = void (*)(const Task&, int64_t lead, int64_t begin, int64_t end, int
 // Values that a row of cosines has room for: whole vectors of the widest kind.
 static inline int64_t table_width(const Task& t) { return (t.pairs * t.lane_step + 31) / 32 * 32; }
 
+static inline int64_t tables_size(const Task& t, int64_t tokens) {
+  return t.table_heads * tokens * 2 * table_width(t);
+}
+
+constexpr int64_t kNormedTogether = 8;  // heads whose rows are normalised together
+
+// Values of a normalised row, or of a weight, in whole vectors.
+static inline int64_t row_width(const Task& t) { return (t.head_dim + 31) / 32 * 32; }
+
+// Tables, and for a norm a weight and the rows that turn together.
 static inline int64_t scratch_bytes(const Task& t, int64_t tokens) {
-  return t.table_heads * tokens * 2 * table_width(t) * (t.element == Element::f64 ? 8 : 4);
+  const int64_t values = tables_size(t, tokens) + (t.normed ? (1 + kNormedTogether) * row_width(t) : 0);
+  return values * (t.element == Element::f64 ? 8 : 4);
 }
 
 // The offset of leading row `lead` in a tensor of these leading strides.
