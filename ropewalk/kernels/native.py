@@ -63,6 +63,8 @@ class Kernel:
     compiled: bool = False
     into_pages: Callable[..., None] | None = None
     """(k, v, pages, v_pages, slots, positions, offset, steps, scale, lanes), where there is one."""
+    normed: Callable[..., None] | None = None
+    """(q, k, q_out, k_out, q_weight, k_weight, eps, positions, offset, steps, scale, lanes)."""
 
 
 @cache

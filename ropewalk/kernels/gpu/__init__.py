@@ -6,6 +6,8 @@ Importing this does not load Triton; the first rotation on a GPU does.
 from ropewalk.kernels.gpu.launch import (
     LaunchError,
     advise,
+    into_pages,
+    normed,
     phase_tables,
     rotate,
     rotate_by,
@@ -19,6 +21,8 @@ __all__ = [
     "LaunchError",
     "Misfit",
     "advise",
+    "into_pages",
+    "normed",
     "phase_tables",
     "rotate",
     "rotate_by",

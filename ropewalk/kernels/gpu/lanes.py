@@ -76,11 +76,6 @@ def copy_run(
 @triton.jit
 def copy_others(x, out, x_strides, out_strides, inside, HOW: tl.constexpr):
     """The lanes before, between and behind the two halves of the pairs."""
-    FIRST: tl.constexpr = HOW.first
-    GAP: tl.constexpr = HOW.second if HOW.interleaved else HOW.first + HOW.pairs
-    SECOND: tl.constexpr = HOW.second
-    BEHIND: tl.constexpr = HOW.first + 2 * HOW.pairs if HOW.interleaved else HOW.second + HOW.pairs
-    END: tl.constexpr = HOW.head_dim
-    copy_run(x, out, x_strides, out_strides, inside, 0, FIRST, HOW)
-    copy_run(x, out, x_strides, out_strides, inside, GAP, SECOND, HOW)
-    copy_run(x, out, x_strides, out_strides, inside, BEHIND, END, HOW)
+    copy_run(x, out, x_strides, out_strides, inside, 0, HOW.first, HOW)
+    copy_run(x, out, x_strides, out_strides, inside, HOW.gap, HOW.second, HOW)
+    copy_run(x, out, x_strides, out_strides, inside, HOW.behind, HOW.head_dim, HOW)

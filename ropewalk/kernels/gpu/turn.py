@@ -192,7 +192,8 @@ def turn_by_phases(
     first, second = load_pairs(x, q_strides, rows_if(row, sizes, heads > 0), HOW)
 
     cosine, sine = cos_and_sin(
-        positions, offset, steps, cos_scale, sin_scale, position_strides, row, outer, own, sizes, HOW
+        positions, offset, steps, cos_scale, sin_scale, position_strides,
+        row, outer, own, sizes, HOW,
     )  # fmt: skip
     out = at_head(q_out, q_out_strides, row, outer, head, sizes, HOW)
     turn_heads(
