@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ropewalk.kernels.gpu.meta import Lanes, Operand
-from ropewalk.kernels.gpu.plan import SEGMENT, Plan, plan, power_of_two
+from ropewalk.kernels.gpu.plan import COPIES, SCALED, SEGMENT, Plan, plan, power_of_two
 from ropewalk.kernels.gpu.rows import common_unit, rows_of
 
 
@@ -125,6 +125,7 @@ def job_of(
         passing if copies else 0,
         size,
         processors,
+        SCALED if whole else COPIES,
     )
     how = How(
         head_dim=head_dim,
