@@ -77,7 +77,7 @@ def test_any_shape_layout_strides_and_weights(data):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
 def test_the_mean_is_over_lanes_that_do_not_turn_too(layout, dtype):
-    """Number by number, in plain Python: one large lane outside the pairs makes all others small."""
+    """Number by number, in plain Python; a large lane outside the pairs makes the others small."""
     spectrum = geometric(10, rotary_dim=4, lane_offset=3, layout=layout)
     x, weight = torch.ones(1, 1, 1, 10, dtype=dtype), torch.arange(1, 11).to(dtype)
     for large in (0, 9):

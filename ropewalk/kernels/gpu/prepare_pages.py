@@ -117,8 +117,9 @@ def _into(x: Meta, pages: Meta) -> Operand:
         0 not in (s for n, s in zip(pages.shape, pages.strides, strict=True) if n > 1),
         f"pages {pages} are expanded: several places share one memory",
     )
-    _, token, head, lane = pages.strides
-    place = pages._replace(shape=x.shape, strides=(head, token or 1, lane))
+    head, token, block = _strides(pages)
+    row = token or block or 16  # of a single place: any, that is even in every unit
+    place = pages._replace(shape=x.shape, strides=(head or row, row, pages.strides[-1]))
     return Operand(x, place, False)
 
 
