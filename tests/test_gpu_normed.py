@@ -12,7 +12,7 @@ import torch
 from gpu_cases import DTYPES, EPS, assert_turned, bits, drawn, reference, rotations, strided
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from interpreted import kernels
+from interpreted import added, kernels
 from torch import Tensor
 
 from ropewalk.kernels import gpu
@@ -211,3 +211,8 @@ def test_errors_allowed_are_those_of_rounding():
     right = in_float64(x, None, 1e-3, where, spectrum)
     without = in_float64(x, None, 0.0, where, spectrum)
     assert (right - without).abs().max() > 100 * (EPS[torch.float32] + SLACK[torch.float32])
+
+
+def test_rows_are_summed_on_a_gpu_too():
+    """Where the interpreter takes a sum of its own, a GPU takes this one."""
+    assert added.fn(2.0, 3.0) == 5.0
