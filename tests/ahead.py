@@ -122,8 +122,8 @@ def _into_pages(case: Case, tokens: int, pairs: int, lanes: Lanes) -> tuple[Laun
         tensors.append((x, torch.empty(99, 16, shape[1], shape[3], dtype=x.dtype)))
     (k, pages), (v, v_pages) = tensors
     slots = torch.empty(tokens, dtype=getattr(torch, case.slots))
-    of = [Meta.of(t) for t in (k, v, pages, v_pages, slots)]
-    made = pages_launch(*of, *metas, lanes, case.cut)
+    (at, rates), of = metas, [Meta.of(t) for t in (k, v, pages, v_pages, slots)]
+    made = pages_launch(*of, positions=at, steps=rates, lanes=lanes, cut=case.cut)
     return made, [k, pages, v, v_pages, slots, *angles]
 
 

@@ -6,6 +6,7 @@ What it compiles to is the subject of test_gpu_compiled.py.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -65,7 +66,7 @@ def test_any_shape_layout_strides_and_weights(data):
     ]
     outs = [x if data.draw(st.booleans(), "in place") else blank(x) for x in operands]
     (q, k), (q_out, k_out), (q_weight, k_weight) = operands, outs, weights
-    how = eps, where, 0, spectrum.on().tensor, *spectrum.turns[inverse]
+    how: Any = eps, where, 0, spectrum.on().tensor, *spectrum.turns[inverse]
     if data.draw(st.booleans(), "q and k"):
         gpu.normed(q, k, q_out, k_out, q_weight, k_weight, *how)
         assert_normed(k_out, expected[1])
@@ -113,8 +114,8 @@ def test_every_head_is_normed_once_whatever_its_share(shares):
     cut = Plan(block_rows=4, block_pairs=2, shares=shares, warps=1)
     operands = [Operand.of(*pair) for pair in zip((q, k), outs, strict=True)]
     steps, turn = spectrum.on().tensor, spectrum.turns[False]
-    metas = Meta.of(where), Meta.of(steps), Lanes.of(turn.lanes)
-    launch = normed_launch(operands, [Meta.of(weight), None], *metas, cut)
+    known = operands, [Meta.of(weight), None], Meta.of(where), Meta.of(steps)
+    launch = normed_launch(*known, Lanes.of(turn.lanes), cut)
     assert launch is not None
     run = kernels().turn_normed[(launch.job.programs,)]
     run(q, outs[0], k, outs[1], weight, None, 1e-6, where, 0, steps, 1.0, 1.0, *launch.numbers)
@@ -146,7 +147,7 @@ def test_bfloat16_is_rounded_once():
     spectrum, where = geometric(32, rotary_dim=24), torch.arange(40) * 10**15
     x, weight = drawn((1, 1, 40, 32), torch.bfloat16), drawn((32,), torch.bfloat16, 1)
     out, full = torch.empty_like(x), torch.empty(x.shape)
-    how = 1e-6, where, 0, spectrum.on().tensor, *spectrum.turns[False]
+    how: Any = 1e-6, where, 0, spectrum.on().tensor, *spectrum.turns[False]
     gpu.normed(x, None, out, None, weight, None, *how)
     gpu.normed(x.float(), None, full, None, weight, None, *how)
     truncated = (full.view(torch.int32) & -65536).view(torch.float32)
@@ -161,7 +162,7 @@ def test_positions_that_count_tokens(offset):
     q, k = drawn((2, 2, 5, 8), torch.float64, 1), drawn((2, 1, 5, 8), torch.float64, 2)
     where, outs = torch.arange(5) + offset, [blank(q), blank(k)]
     steps, turn = spectrum.on().tensor, spectrum.turns[False]
-    gpu.normed(q, k, *outs, None, None, 1e-6, None, offset, steps, *turn)
+    gpu.normed(q, k, outs[0], outs[1], None, None, 1e-6, None, offset, steps, *turn)
     for x, out in ((q, outs[0]), (k, outs[1])):
         assert_normed(out, in_float64(x, None, 1e-6, where, spectrum))
 
@@ -181,7 +182,7 @@ def test_a_head_keeps_infinities_and_nan_to_itself():
 @pytest.mark.parametrize("shape", [(0, 2, 3, 8), (2, 0, 3, 8), (2, 2, 0, 8)])
 def test_empty_tensors(shape):
     x, spectrum = torch.zeros(shape), geometric(8)
-    how = 1e-6, torch.arange(shape[-2]), 0, spectrum.on().tensor, *spectrum.turns[False]
+    how: Any = 1e-6, torch.arange(shape[-2]), 0, spectrum.on().tensor, *spectrum.turns[False]
     gpu.normed(x, None, torch.empty_like(x), None, torch.ones(8), None, *how)
 
 
@@ -197,7 +198,7 @@ def test_empty_tensors(shape):
 def test_weights_that_do_not_fit_are_refused(weight, words):
     x, spectrum = drawn((2, 3, 8), torch.float32), geometric(8)
     out, where = blank(x), torch.arange(3)
-    how = 1e-6, where, 0, spectrum.on().tensor, *spectrum.turns[False]
+    how: Any = 1e-6, where, 0, spectrum.on().tensor, *spectrum.turns[False]
     with pytest.raises(gpu.Misfit, match=words):
         gpu.normed(x, None, out, None, weight, None, *how)
     with pytest.raises(gpu.Misfit, match="go together"):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -135,7 +136,7 @@ def test_any_sizes_strides_and_slots(data):
     where = torch.arange(tokens) + offset
     rows = reference(k.transpose(0, 1), where, spectrum, False).transpose(0, 1)
     for (_, written), values, before in zip(tensors, (rows, v), befores, strict=True):
-        if written is not None:
+        if written is not None and before is not None:
             assert_rows(written, values, slots, before)
 
 
@@ -147,12 +148,12 @@ def test_every_head_is_written_once_whatever_its_share(shares):
     pages, v_pages = torch.full((2, 4, 4, 7), 7.0).double(), torch.full((2, 4, 5, 3), 7.0).double()
     slots, where = torch.tensor([6, 0, -1, 7, 3], dtype=torch.int32), torch.arange(5)
     steps, turn = spectrum.on().tensor, spectrum.turns[False]
-    metas = [Meta.of(t) for t in (k, v, pages, v_pages, slots, where, steps)]
+    metas: Any = [Meta.of(t) for t in (k, v, pages, v_pages, slots, where, steps)]
     cut = Plan(block_rows=4, block_pairs=2, shares=shares, warps=1)
-    launch = pages_launch(*metas, Lanes.of(turn.lanes), cut)
+    launch = pages_launch(*metas, lanes=Lanes.of(turn.lanes), cut=cut)
     assert launch is not None
     before = [memory_of(t).clone() for t in (pages, v_pages)]
-    run = kernels().turn_into_pages[(launch.job.programs,)]
+    run: Any = kernels().turn_into_pages[(launch.job.programs,)]
     run(k, pages, v, v_pages, slots, where, 0, steps, turn.scale, turn.scale, *launch.numbers)
     rows = reference(k, where, spectrum, False).transpose(0, 1)
     assert_rows(pages, rows, slots, before[0])
@@ -249,9 +250,16 @@ def test_numbers_of_a_launch():
     ],
 )
 def test_what_does_not_fit_is_refused(changes, words):
-    given = {"k": K, "v": V, "pages": PAGES, "v_pages": V_PAGES, "slots": SLOTS, "positions": None}
+    given: dict[str, Any] = {
+        "k": K,
+        "v": V,
+        "pages": PAGES,
+        "v_pages": V_PAGES,
+        "slots": SLOTS,
+        "positions": None,
+    }
     with pytest.raises(gpu.Misfit, match=words):
-        pages_launch(*{**given, "steps": STEPS, **changes}.values(), HALVES)
+        pages_launch(**{**given, "steps": STEPS, "lanes": HALVES, **changes})
 
 
 def test_memory_that_is_read_meanwhile_is_refused():

@@ -19,13 +19,7 @@ from ropewalk.kernels.gpu.job import Launch
 from ropewalk.kernels.gpu.meta import Lanes, Meta, Operand
 from ropewalk.kernels.gpu.misfit import check
 from ropewalk.kernels.gpu.plan import THREADS, power_of_two
-from ropewalk.kernels.gpu.prepare import (
-    check_integers,
-    normed_launch,
-    phases_launch,
-    tables_launch,
-)
-from ropewalk.kernels.gpu.prepare_pages import check_apart, pages_launch
+from ropewalk.kernels.gpu.prepare import check_integers, phases_launch, tables_launch
 
 KEPT = 4096
 """Launches that differ in shapes, strides or lanes; the least used one makes room."""
@@ -101,89 +95,19 @@ def _by_phases(
     lanes: int,
 ) -> None:
     steps = steps.contiguous()
-    where = None if positions is None else Meta.of(positions)
-    _kept_phases(operands, where, Meta.of(steps), lanes)(
-        *pointers, positions, offset, steps, float(scale), _signed(scale, lanes)
+    _kept_phases(operands, known(positions), Meta.of(steps), lanes)(
+        *pointers, positions, offset, steps, float(scale), signed(scale, lanes)
     )
 
 
-def _signed(scale: float, lanes: int) -> float:
+def signed(scale: float, lanes: int) -> float:
     """The factor of sin: that of cos, or its negative where lanes say to turn back."""
     return float(-scale if lanes & 1 else scale)
 
 
-def normed(
-    q: Tensor,
-    k: Tensor | None,
-    q_out: Tensor,
-    k_out: Tensor | None,
-    q_weight: Tensor | None,
-    k_weight: Tensor | None,
-    eps: float,
-    positions: Tensor | None,
-    offset: int,
-    steps: Tensor,
-    scale: float,
-    lanes: int,
-) -> None:
-    """``q_out`` = weight ∘ q / √(mean q² + eps), turned by Σ position · step; so k, unless None.
-
-    Args:
-        q, k, q_out, k_out: as in :func:`rotate_qk`. The mean is over all of head_dim, lanes that
-            do not turn too; arithmetic is float32, of float64 float64, and rounded once.
-        q_weight, k_weight: ``[head_dim]`` in any real floating dtype; None is a weight of 1.
-        eps: added to the mean.
-        positions, offset, steps, scale, lanes: as in :func:`rotate`.
-
-    Raises:
-        Misfit, ImportError: as :func:`rotate`.
-    """
-    operands, weights = (Operand.of(q, q_out),), [q_weight]
-    if k is not None and k_out is not None:
-        operands, weights = (*operands, Operand.of(k, k_out)), [q_weight, k_weight]
-    else:
-        check(k is k_out is k_weight is None, "k, k_out and k_weight go together")
-    weights = [None if weight is None else weight.contiguous() for weight in weights]
-    steps = steps.contiguous()
-    where = None if positions is None else Meta.of(positions)
-    metas = tuple(None if weight is None else Meta.of(weight) for weight in weights)
-    _kept_normed(operands, metas, where, Meta.of(steps), lanes)(
-        *(q, q_out, k, k_out, *weights, *[None] * (2 - len(weights)), float(eps)),
-        *(positions, offset, steps, float(scale), _signed(scale, lanes)),
-    )
-
-
-def into_pages(
-    k: Tensor,
-    v: Tensor | None,
-    pages: Tensor,
-    v_pages: Tensor | None,
-    slots: Tensor,
-    positions: Tensor | None,
-    offset: int,
-    steps: Tensor,
-    scale: float,
-    lanes: int,
-) -> None:
-    """k turned by Σ position · step, and v as it is, each row written to its slot of the pages.
-
-    Args:
-        k, v: ``[heads, tokens, width]``; v, of other heads and width than k perhaps, or None.
-        pages, v_pages: ``[blocks, block_size, heads, width]``, memory apart from k and v.
-        slots: int64 or int32 ``[tokens]``: block · block_size + place. A row whose slot is outside
-            the pages is not written; of two rows at one slot, either may be, or parts of both.
-        positions, offset, steps, scale, lanes: as in :func:`rotate`.
-
-    Raises:
-        Misfit, ImportError: as :func:`rotate`. What slots hold is not looked at before.
-    """
-    check_apart((k, v), (pages, v_pages))
-    steps = steps.contiguous()
-    metas = (None if t is None else Meta.of(t) for t in (k, v, pages, v_pages, slots, positions))
-    _kept_pages(*metas, Meta.of(steps), lanes)(
-        *(k, pages, v, v_pages, slots),
-        *(positions, offset, steps, float(scale), _signed(scale, lanes)),
-    )
+def known(x: Tensor | None) -> Meta | None:
+    """What a launch depends on, of a tensor that may be left out."""
+    return None if x is None else Meta.of(x)
 
 
 def rotate_by(x: Tensor, out: Tensor, cos: Tensor, sin: Tensor, lanes: int) -> None:
@@ -280,24 +204,6 @@ def _kept_phases(
 ) -> Prepared:
     launch = phases_launch(operands, positions, steps, Lanes.of(lanes))
     return Prepared(launch, operands[0].x.device)
-
-
-@lru_cache(KEPT)
-def _kept_normed(
-    operands: tuple[Operand, ...],
-    weights: tuple[Meta | None, ...],
-    positions: Meta | None,
-    steps: Meta,
-    lanes: int,
-) -> Prepared:
-    launch = normed_launch(operands, weights, positions, steps, Lanes.of(lanes))
-    return Prepared(launch, operands[0].x.device)
-
-
-@lru_cache(KEPT)
-def _kept_pages(k: Meta, *rest: Any) -> Prepared:
-    *metas, lanes = rest
-    return Prepared(pages_launch(k, *metas, Lanes.of(lanes)), k.device)
 
 
 @lru_cache(KEPT)

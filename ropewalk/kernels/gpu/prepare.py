@@ -151,9 +151,9 @@ def check_steps(steps: Meta, operands: Sequence[Operand]) -> tuple[int, int, int
         len(steps.shape) in (2, 3),
         f"steps {tuple(steps.shape)} must be [axes, pairs] or [heads, axes, pairs]",
     )
-    own = steps.shape[0] if len(steps.shape) > 2 else 1
+    own, axes, pairs = (1, *steps.shape)[-3:]
     _check_heads(operands, own)
-    return *steps.shape[-2:], own
+    return axes, pairs, own
 
 
 def _check_heads(operands: Sequence[Operand], own: int) -> None:

@@ -6,7 +6,7 @@ not turn too, which are read once more to be written.
 
 # The types within a kernel are Triton's own.
 # pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
-# pyright: reportInvalidTypeForm=false, reportPossiblyUnbound=false
+# pyright: reportInvalidTypeForm=false, reportPossiblyUnboundVariable=false
 
 from __future__ import annotations
 
