@@ -171,19 +171,20 @@ def test_values_wider_than_a_run():
 
 
 def test_pages_beyond_two_to_the_31():
-    """Two blocks 2³¹ elements apart; of the memory only a few pages are touched."""
-    far, spectrum = 2**31, geometric(8)
+    """Three blocks 2³⁰ + 1 elements apart; of the memory only a few pages are touched."""
+    far, spectrum = 2**30 + 1, geometric(8)
     memory = torch.empty(2 * far + 64, dtype=torch.float16)
-    pages = memory.as_strided((2, 2, 1, 8), (far - 32, 8, 8, 1))
+    pages = memory.as_strided((3, 2, 1, 8), (far, 8, 8, 1))
     pages.fill_(7)
     k, where = drawn((2, 1, 8), torch.float16), torch.tensor([3, 10**9])
-    how = torch.tensor([3, 0], dtype=torch.int32), where, 0, spectrum.on().tensor
+    how = torch.tensor([5, 0], dtype=torch.int32), where, 0, spectrum.on().tensor
     into_pages(k, None, pages, None, *how, *spectrum.turns[False])
     rows = reference(k.transpose(0, 1), where, spectrum, False).transpose(0, 1)
-    assert_turned(pages[1, 1], rows[0])
+    assert_turned(pages[2, 1], rows[0])
     assert_turned(pages[0, 0], rows[1])
+    assert (pages[1] == 7).all()
     assert (pages[0, 1] == 7).all()
-    assert (pages[1, 0] == 7).all()
+    assert (pages[2, 0] == 7).all()
 
 
 @pytest.mark.parametrize(("blocks", "tokens"), [(0, 3), (2, 0)])
