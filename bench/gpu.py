@@ -76,7 +76,7 @@ def timed(
     return {
         "name": row.name,
         **row._asdict(),
-        "bytes": 2 * size,
+        "bytes": (4 if row.mode == "into pages" else 2) * size,  # there values go beside keys
         "forms": {n: _entry(timings.get(n), gates.get(n)) for n in made},
     }
 

@@ -95,6 +95,9 @@ def checks(
     yield from _angles(device)
     for name, spectrum in spectra().items():
         yield from _layouts(device, name, spectrum, tokens, dtypes)
+    for dtype in dtypes:
+        yield from _normed(device, tokens, dtype)
+        yield from _into_pages(device, tokens, dtype)
     yield from _strides(device, tokens)
     yield from _unwritten(device)
     yield from _gradients(device, tokens)
@@ -149,6 +152,49 @@ def _layouts(
         gpu.rotate(q, q, where, 0, steps, *_turn(spectrum, q, inverse=True))
         errors.append(difference(q, expected))
         yield Check(f"{name}, {dtype}", _worst(errors), ROUNDING[dtype])
+
+
+def _normed(device: torch.device, tokens: int, dtype: torch.dtype) -> Iterator[Check]:
+    """q fresh and k in place, divided by their root mean squares, weighed and turned."""
+    for name, spectrum in spectra().items():
+        q = _values((2, 8, tokens, spectrum.head_dim), dtype, device, 14)
+        k = _values((2, 4, tokens, spectrum.head_dim), dtype, device, 15) * 3
+        weight, out = _values(q.shape[-1:], dtype, device, 16), torch.full_like(q, math.nan)
+        where = _places(spectrum, (2, tokens), 17)
+        expected = []
+        for x, w in ((q, weight.double().cpu()), (k, 1.0)):
+            y = x.double().cpu()
+            y = w * y / (y.square().mean(-1, keepdim=True) + 1e-6).sqrt()
+            expected.append(reference(y, where, spectrum))
+        steps, turn = spectrum.on(device).tensor, _turn(spectrum, q)
+        gpu.normed(q, k, out, k, weight, None, 1e-6, where.to(device), 0, steps, *turn)
+        errors = [difference(out, expected[0]), difference(k, expected[1])]
+        yield Check(f"normed, {name}, {dtype}", _worst(errors), 2 * ROUNDING[dtype])
+
+
+def _into_pages(device: torch.device, tokens: int, dtype: torch.dtype) -> Iterator[Check]:
+    """Keys turned and values copied to slots in no order; rows without one, and one outside."""
+    blocks, size = 2 + tokens // 16, 16
+    draw = torch.Generator().manual_seed(18)
+    slots = torch.randperm(blocks * size, generator=draw)[:tokens]
+    slots[::5], slots[1] = -1, blocks * size
+    kept = (slots >= 0) & (slots < blocks * size)
+    at = slots[kept] // size, slots[kept] % size
+    for name, spectrum in spectra().items():
+        k = _values((4, tokens, spectrum.head_dim), dtype, device, 19)
+        v = _values((6, tokens, 40), dtype, device, 20)
+        where = _places(spectrum, (tokens,), 21)
+        pages = _values((blocks, size, 4, spectrum.head_dim), dtype, device, 22)
+        v_pages = _values((blocks, 6, size, 40), dtype, device, 23).transpose(1, 2)
+        expected, v_expected = pages.double().cpu(), v_pages.double().cpu()
+        turned = reference(k[None], where, spectrum)[0].transpose(0, 1)
+        expected[at], v_expected[at] = turned[kept], v.double().cpu().transpose(0, 1)[kept]
+        steps, turn = spectrum.on(device).tensor, _turn(spectrum, k)
+        there = slots.to(device, torch.int32), where.to(device)
+        gpu.into_pages(k, v, pages, v_pages, *there, 0, steps, *turn)
+        yield Check(f"into pages, {name}, {dtype}", difference(pages, expected), ROUNDING[dtype])
+        unlike = float((v_pages.double().cpu() != v_expected).sum())
+        yield Check(f"values into pages, {name}, {dtype}", unlike, 0.0)
 
 
 def _worst(errors: list[float]) -> float:

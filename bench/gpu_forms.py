@@ -12,7 +12,12 @@ import ropewalk
 from ropewalk.spectra import Spectrum, geometric
 
 COPY = "copy"
-MODES = ("fresh", "out=", "in place", "forward+backward", "decode", "decode, graph")
+MODES = (
+    *("fresh", "out=", "in place", "forward+backward", "decode", "decode, graph"),
+    *("normed", "into pages"),
+)
+EPS = 1e-6
+"""Of the mean square, in rows of mode "normed"."""
 
 
 class Row(NamedTuple):
@@ -63,6 +68,9 @@ def rows() -> Iterator[Row]:
     for batch in (1, 64):
         for mode in ("decode", "decode, graph"):
             yield Row(mode, "bfloat16", (batch, 32, 1, 128))
+    for tokens in (4096, 64):
+        yield Row("normed", "bfloat16", (1, 32, tokens, 128))
+        yield Row("into pages", "bfloat16", (1, 8, tokens, 128))
     for dtype in ("bfloat16", "float32"):
         for mode in ("fresh", "out=", "in place"):
             yield Row(mode, dtype, large)
@@ -85,9 +93,16 @@ def exact(row: Row, x: Tensor, where: Tensor, back: bool = False) -> Tensor:
     angle = where.double()[:, None] * _frequencies(row, x.device)
     cos, sin = angle.cos(), -angle.sin() if back else angle.sin()
     turned = x.to(torch.float64, copy=True)
+    if row.mode == "normed":
+        turned *= weight_of(x).double() / (turned.square().mean(-1, keepdim=True) + EPS).sqrt()
     a, b = turned[..., first].clone(), turned[..., second].clone()
     turned[..., first], turned[..., second] = a * cos - b * sin, a * sin + b * cos
     return turned
+
+
+def weight_of(x: Tensor) -> Tensor:
+    """The weights by which rows of mode "normed" multiply."""
+    return torch.linspace(0.5, 1.5, x.shape[-1], device=x.device).to(x.dtype)
 
 
 def _frequencies(row: Row, device: torch.device) -> Tensor:
@@ -105,6 +120,8 @@ def _lanes(row: Row) -> tuple[slice, slice]:
 
 def forms(row: Row, x: Tensor, where: Tensor) -> dict[str, Form]:
     """Every form of a row; the copy moves the bytes that any of them has to move."""
+    from gpu_fusions import into_pages, normed
+
     made = {
         "fresh": _fresh,
         "out=": _out,
@@ -112,11 +129,13 @@ def forms(row: Row, x: Tensor, where: Tensor) -> dict[str, Form]:
         "forward+backward": _backward,
         "decode": _decode,
         "decode, graph": _decode,
+        "normed": normed,
+        "into pages": into_pages,
     }[row.mode](row, x, where)
     return made
 
 
-def _tables(row: Row, where: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def tables_of(row: Row, where: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """cos and sin ``[tokens, pairs]``."""
     angle = where.double()[:, None] * _frequencies(row, where.device)
     return angle.cos().to(dtype), angle.sin().to(dtype)
@@ -138,7 +157,7 @@ def _fresh(row: Row, x: Tensor, where: Tensor) -> dict[str, Form]:
     from gpu_peers import complex_product, eager, flash_like
 
     steps = row.spectrum().on(x.device)
-    cos, sin = _tables(row, where, torch.float32)
+    cos, sin = tables_of(row, where, torch.float32)
     made = {
         COPY: Form(torch.clone),
         "ropewalk": Form(lambda x: ropewalk.rotate(x, where, steps)),
@@ -160,7 +179,7 @@ def _out(row: Row, x: Tensor, where: Tensor) -> dict[str, Form]:
 
     steps = row.spectrum().on(x.device)
     accurate = torch.float64 if row.dtype == "float64" else torch.float32
-    cos, sin = _tables(row, where, accurate)
+    cos, sin = tables_of(row, where, accurate)
     out = torch.empty_like(x)
     layout = row.layout
     made = {
@@ -182,7 +201,7 @@ def _in_place(row: Row, x: Tensor, where: Tensor) -> dict[str, Form]:
     from gpu_peers import flash_like, liger_like
 
     steps = row.spectrum().on(x.device)
-    cos, sin = _tables(row, where, torch.float32)
+    cos, sin = tables_of(row, where, torch.float32)
     narrow = cos.to(x.dtype), sin.to(x.dtype)
     out = torch.empty_like(x)
     return {
@@ -198,7 +217,7 @@ def _backward(row: Row, x: Tensor, where: Tensor) -> dict[str, Form]:
     from gpu_peers import eager
 
     steps = row.spectrum().on(x.device)
-    wide = [t.repeat(1, 2).to(x.dtype) for t in _tables(row, where, torch.float32)]
+    wide = [t.repeat(1, 2).to(x.dtype) for t in tables_of(row, where, torch.float32)]
     compiled = _compiled()
 
     def with_gradient(turn: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
@@ -221,8 +240,8 @@ def _decode(row: Row, x: Tensor, where: Tensor) -> dict[str, Form]:
     from gpu_peers import eager, liger_like
 
     steps = row.spectrum().on(x.device)
-    wide = [t.repeat(1, 2).to(x.dtype) for t in _tables(row, where, torch.float32)]
-    halves = [t.to(x.dtype).contiguous() for t in _tables(row, where, torch.float32)]
+    wide = [t.repeat(1, 2).to(x.dtype) for t in tables_of(row, where, torch.float32)]
+    halves = [t.to(x.dtype).contiguous() for t in tables_of(row, where, torch.float32)]
     k = x[:, : row.key_heads].clone()
     compiled = _compiled()
     return {

@@ -26,6 +26,7 @@ from ropewalk.kernels.gpu.job import Launch
 from ropewalk.kernels.gpu.launch import kernels
 from ropewalk.kernels.gpu.meta import Lanes, Meta, Operand
 from ropewalk.kernels.gpu.plan import Plan
+from ropewalk.kernels.gpu.prepare_pages import pages_launch
 
 DTYPES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 LAYOUTS = ("half", "interleaved")
@@ -34,17 +35,21 @@ PROCESSORS = 132
 
 @dataclass(frozen=True)
 class Case:
-    """One launch; q, and k where there is one, are [batch, heads, tokens, head_dim]."""
+    """One launch; q, and k where there is one, are [batch, heads, tokens, head_dim].
+
+    Into pages go q without its batch, and as values k.
+    """
 
     dtype: str
     layout: str = "half"
-    tables: bool = False
+    kernel: str = "phases"
     q: tuple[int, ...] = (2, 32, 4096, 128)
     k: tuple[int, ...] | None = None
     rotary_dim: int | None = None
     axes: int = 1
     spectrum_heads: int = 1
     token_major: bool = False
+    slots: str = "int64"
     cut: Plan | None = None
 
 
@@ -53,9 +58,17 @@ def cases() -> Iterator[Case]:
     for dtype in DTYPES:
         for layout in LAYOUTS:
             yield Case(dtype, layout, k=(2, 8, 4096, 128))
-            yield Case(dtype, layout, k=(2, 8, 4096, 128), tables=True)
+            yield Case(dtype, layout, "tables", k=(2, 8, 4096, 128))
+            yield Case(dtype, layout, "normed", k=(2, 8, 4096, 128))
+            yield Case(dtype, layout, "pages", (1, 8, 4096, 128), (1, 8, 4096, 128))
     for dtype in ("bfloat16", "float32"):
         yield Case(dtype, q=(1, 32, 1, 128), k=(1, 8, 1, 128))
+        yield Case(dtype, kernel="normed", q=(1, 32, 1, 128), k=(1, 8, 1, 128))
+        yield Case(dtype, kernel="normed", q=(1, 64, 4096, 256), k=(1, 4, 4096, 256), rotary_dim=64)
+        yield Case(
+            dtype, kernel="pages", q=(1, 8, 64, 192), k=(1, 2, 64, 80), rotary_dim=64, slots="int32"
+        )
+    yield Case("float32", "interleaved", "normed", (1, 16, 512, 1024))
     yield Case("float32", "interleaved", q=(1, 16, 512, 1024))
     yield Case("bfloat16", q=(8, 128, 1024, 192), rotary_dim=64, token_major=True)
     yield Case("float32", q=(1, 12, 300, 80), axes=3, spectrum_heads=12)
@@ -68,28 +81,71 @@ TOO_MUCH = Case("float32", cut=Plan(block_rows=64, block_pairs=64, shares=1, war
 
 def launch_of(case: Case) -> tuple[Launch, list[Any]]:
     """What the launcher would run, and with which pointers and factors."""
+    tokens, head_dim = case.q[-2:]
+    pairs = (case.rotary_dim or head_dim) // 2
+    lanes = Lanes(0, pairs, 1, False) if case.layout == "half" else Lanes(0, 1, 2, False)
+    made, arguments = FORMS[case.kernel](case, tokens, pairs, lanes)
+    assert made is not None
+    return made, arguments
+
+
+def _by_phases(case: Case, tokens: int, pairs: int, lanes: Lanes) -> tuple[Launch | None, list]:
+    operands, pointers = _operands(case)
+    metas, angles = _angles(case, tokens, pairs)
+    made = prepare.phases_launch(operands, *metas, lanes, case.cut)
+    return made, [*pointers, *angles]
+
+
+def _by_tables(case: Case, tokens: int, pairs: int, lanes: Lanes) -> tuple[Launch | None, list]:
+    operands, pointers = _operands(case)
+    wide = torch.float64 if case.dtype == "float64" else torch.float32
+    table = torch.empty(tokens, pairs, dtype=wide)
+    made = prepare.tables_launch(operands, Meta.of(table), Meta.of(table), lanes, case.cut)
+    return made, [*pointers, table, table]
+
+
+def _normed(case: Case, tokens: int, pairs: int, lanes: Lanes) -> tuple[Launch | None, list]:
+    operands, pointers = _operands(case)
+    metas, angles = _angles(case, tokens, pairs)
+    weight = torch.empty(case.q[-1], dtype=getattr(torch, case.dtype))
+    weights = [Meta.of(weight)] * len(operands)
+    made = prepare.normed_launch(operands, weights, *metas, lanes, case.cut)
+    return made, [*pointers, weight, weight if case.k else None, 1e-6, *angles]
+
+
+def _into_pages(case: Case, tokens: int, pairs: int, lanes: Lanes) -> tuple[Launch | None, list]:
+    metas, angles = _angles(case, tokens, pairs)
+    tensors = []
+    for shape in (case.q, case.k):
+        assert shape is not None
+        x = _tensor(case, shape)[0]
+        tensors.append((x, torch.empty(99, 16, shape[1], shape[3], dtype=x.dtype)))
+    (k, pages), (v, v_pages) = tensors
+    slots = torch.empty(tokens, dtype=getattr(torch, case.slots))
+    (at, rates), of = metas, [Meta.of(t) for t in (k, v, pages, v_pages, slots)]
+    made = pages_launch(*of, positions=at, steps=rates, lanes=lanes, cut=case.cut)
+    return made, [k, pages, v, v_pages, slots, *angles]
+
+
+FORMS = {"phases": _by_phases, "tables": _by_tables, "normed": _normed, "pages": _into_pages}
+
+
+def _operands(case: Case) -> tuple[list[Operand], list[torch.Tensor | None]]:
+    """q, and k or None: what is known of them, and each twice, as x and as out."""
     operands, pointers = [], []
     for shape in (case.q, case.k):
         tensor = _tensor(case, shape) if shape else None
         pointers += [tensor, tensor]
         if tensor is not None:
             operands.append(Operand.of(tensor, tensor)._replace(in_place=False))
-    tokens, head_dim = case.q[-2:]
-    pairs = (case.rotary_dim or head_dim) // 2
-    lanes = Lanes(0, pairs, 1, False) if case.layout == "half" else Lanes(0, 1, 2, False)
-    if case.tables:
-        wide = torch.float64 if case.dtype == "float64" else torch.float32
-        table = torch.empty(tokens, pairs, dtype=wide)
-        made = prepare.tables_launch(operands, Meta.of(table), Meta.of(table), lanes, case.cut)
-        arguments = [*pointers, table, table]
-    else:
-        places = torch.empty((tokens, case.axes)[: 1 + (case.axes > 1)], dtype=torch.int64)
-        own = (case.spectrum_heads,) if case.spectrum_heads > 1 else ()
-        steps = torch.empty((*own, case.axes, pairs), dtype=torch.int64)
-        made = prepare.phases_launch(operands, Meta.of(places), Meta.of(steps), lanes, case.cut)
-        arguments = [*pointers, places, 0, steps, 1.0, 1.0]
-    assert made is not None
-    return made, arguments
+    return operands, pointers
+
+
+def _angles(case: Case, tokens: int, pairs: int) -> tuple[tuple[Meta, Meta], list[Any]]:
+    places = torch.empty((tokens, case.axes)[: 1 + (case.axes > 1)], dtype=torch.int64)
+    own = (case.spectrum_heads,) if case.spectrum_heads > 1 else ()
+    steps = torch.empty((*own, case.axes, pairs), dtype=torch.int64)
+    return (Meta.of(places), Meta.of(steps)), [places, 0, steps, 1.0, 1.0]
 
 
 def _tensor(case: Case, shape: tuple[int, ...]) -> torch.Tensor:

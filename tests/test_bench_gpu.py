@@ -14,7 +14,7 @@ import pytest
 import torch
 from interpreted import triton
 
-from ropewalk.kernels import devices, fused, gpu, phases
+from ropewalk.kernels import devices, fused, gpu, pages, phases
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
@@ -25,6 +25,7 @@ with triton.knobs.runtime.scope():
 import gpu as bench  # noqa: E402
 import gpu_checks  # noqa: E402
 import gpu_forms  # noqa: E402
+import gpu_fusions  # noqa: E402
 import gpu_sweep  # noqa: E402
 import gpu_timing  # noqa: E402
 
@@ -34,7 +35,10 @@ CPU = torch.device("cpu")
 @pytest.fixture(autouse=True)
 def on_the_gpu_kernel(monkeypatch):
     """CPU tensors go to the interpreted kernel, and nothing is compiled."""
-    kernel = devices.Kernel(gpu, "interpreted", compiled=True)
+    kernel = devices.Kernel(gpu, "interpreted", compiled=True, into_pages=gpu.into_pages)
+    monkeypatch.setattr(pages, "kernel_for", lambda x: kernel)
+    monkeypatch.setattr(pages, "_waits", lambda x: True)
+    monkeypatch.setattr(gpu_fusions, "_compiled", lambda function: function)
     monkeypatch.setattr(fused, "operators", lambda x: gpu)
     monkeypatch.setattr(phases, "kernel_on", lambda device_type: kernel)
     monkeypatch.setattr(gpu_forms, "_compiled", lambda: gpu_peers.eager)
@@ -96,6 +100,8 @@ def test_calls_are_timed_together():
 def small(row: gpu_forms.Row) -> gpu_forms.Row:
     tokens = 1 if row.mode.startswith("decode") else 9
     rotary = None if row.rotary_dim is None else 8
+    if row.mode == "into pages":
+        return row._replace(shape=(1, 2, 2 * gpu_fusions.SIZE, 16))
     return row._replace(shape=(2, 4, tokens, 16), rotary_dim=rotary, key_heads=2)
 
 
@@ -143,7 +149,7 @@ def test_a_wrong_form_is_not_timed(monkeypatch):
 def test_the_checks_hold_here():
     found = list(gpu_checks.checks(CPU, tokens=5, most=2**13, dtypes=[torch.float32]))
     assert [check.text for check in found if not check.holds] == []
-    assert len(found) >= 2 + 8 + 10 + 3
+    assert len(found) >= 2 + 8 + 3 * 8 + 10 + 3
 
 
 def test_a_check_sees_a_wrong_kernel(monkeypatch):

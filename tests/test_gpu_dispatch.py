@@ -105,6 +105,17 @@ def test_what_the_kernel_refuses_goes_the_careful_way(calls):
     assert "rotate" not in calls
 
 
+def test_the_negated_view_of_a_conjugate_is_turned_as_it_reads(calls):
+    """Its memory holds the negatives of its values."""
+    x = torch.complex(X, X).conj().imag
+    assert x.is_neg()
+    assert close(ropewalk.rotate(x, WHERE, SPECTRUM), -TURNED)
+    out = torch.complex(X, X).conj().imag
+    ropewalk.rotate(X, WHERE, SPECTRUM, out=out)
+    assert close(out, TURNED)
+    assert "rotate" not in calls
+
+
 def test_a_failed_launch_is_no_reason_to_go_another_way(calls, monkeypatch):
     def broken():
         raise RuntimeError("illegal address")

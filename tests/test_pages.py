@@ -84,7 +84,7 @@ def way(request, monkeypatch) -> bool:
     """Whether the compiled kernel writes, where there is one; else PyTorch's operations do."""
     if not request.param:
         plain = native.Kernel(native.kernel().ops, "without")
-        monkeypatch.setattr("ropewalk.kernels.pages.kernel", lambda: plain)
+        monkeypatch.setattr("ropewalk.kernels.pages.kernel_for", lambda x: plain)
     return request.param
 
 

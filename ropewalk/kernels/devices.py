@@ -22,6 +22,11 @@ def operators(x: Tensor) -> Any:
     return native.kernel().ops if x.is_cpu else kernel_on(x.device.type).ops
 
 
+def kernel_for(x: Tensor) -> Kernel:
+    """The kernel for tensors where x is."""
+    return native.kernel() if x.is_cpu else kernel_on(x.device.type)
+
+
 def kernel_on(device_type: str) -> Kernel:
     """The kernel for a type of device, such as "cuda"."""
     if device_type == "cpu":
@@ -47,7 +52,8 @@ def _gpu_kernel(device_type: str) -> Kernel:
         kernels()
     except (ImportError, OSError) as error:
         return Kernel(eager, f"gpu: PyTorch; {_REMEDY} ({error})")
-    return Kernel(gpu, f"gpu (Triton {_triton_version()})", compiled=True)
+    name = f"gpu (Triton {_triton_version()})"
+    return Kernel(gpu, name, compiled=True, into_pages=gpu.into_pages, normed=gpu.normed)
 
 
 def _triton_version() -> str:

@@ -3,6 +3,7 @@
 Importing this does not load Triton; the first rotation on a GPU does.
 """
 
+from ropewalk.kernels.gpu.fusions import into_pages, normed
 from ropewalk.kernels.gpu.launch import (
     LaunchError,
     advise,
@@ -19,6 +20,8 @@ __all__ = [
     "LaunchError",
     "Misfit",
     "advise",
+    "into_pages",
+    "normed",
     "phase_tables",
     "rotate",
     "rotate_by",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ropewalk.kernels.gpu.meta import Lanes, Operand
-from ropewalk.kernels.gpu.plan import SEGMENT, Plan, plan, power_of_two
+from ropewalk.kernels.gpu.plan import COPIES, SCALED, SEGMENT, Plan, plan, power_of_two
 from ropewalk.kernels.gpu.rows import common_unit, rows_of
 
 
@@ -17,6 +17,10 @@ class How(NamedTuple):
     pairs: int
     first: int
     second: int
+    gap: int
+    """The lane behind the first half of the pairs; ``second`` if there is none."""
+    behind: int
+    """The lane behind all pairs."""
     interleaved: bool
     copies: bool
     """Lanes that do not turn are written too."""
@@ -79,10 +83,15 @@ def job_of(
     own: int,
     processors: int,
     cut: Plan | None = None,
+    *,
+    whole: bool = False,
+    beside: Sequence[int] = (),
 ) -> Job | None:
     """The launch that turns ``operands``, or None if they are empty.
 
     ``own`` is the number of heads with angles of their own, each for a group of heads of x.
+    ``whole``: lanes that do not turn are written in place too. ``beside``: further strides that are
+    to be counted in the same unit.
     """
     x = operands[0].x
     head_dim = x.shape[-1]
@@ -99,9 +108,13 @@ def job_of(
         (source.head, *s) for source, s in zip(sources, others, strict=True) if source.is_table
     ]
     unit = common_unit(
-        [*(t.head_stride for t in tensors), *(stride for s in (*mine, *tables) for stride in s)]
+        [
+            *(t.head_stride for t in tensors),
+            *(stride for s in (*mine, *tables, beside) for stride in s),
+        ]
     )
-    copies = passing > 0 and not all(operand.in_place for operand in operands)
+    copies = passing > 0 and (whole or not all(operand.in_place for operand in operands))
+    interleaved = lanes.step == 2
     size = x.dtype.itemsize
     cut = cut or plan(
         rows.inner,
@@ -112,13 +125,16 @@ def job_of(
         passing if copies else 0,
         size,
         processors,
+        SCALED if whole else COPIES,
     )
     how = How(
         head_dim=head_dim,
         pairs=pairs,
         first=lanes.first,
         second=lanes.second,
-        interleaved=lanes.step == 2,
+        gap=lanes.second if interleaved else lanes.first + pairs,
+        behind=lanes.first + 2 * pairs if interleaved else lanes.second + pairs,
+        interleaved=interleaved,
         copies=copies,
         dense=all(t.strides[-1] == 1 for t in tensors)
         and all(source.lane == 1 for source in sources if source.is_table),

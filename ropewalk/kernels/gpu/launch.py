@@ -95,11 +95,19 @@ def _by_phases(
     lanes: int,
 ) -> None:
     steps = steps.contiguous()
-    where = None if positions is None else Meta.of(positions)
-    signed = float(-scale if lanes & 1 else scale)
-    _kept_phases(operands, where, Meta.of(steps), lanes)(
-        *pointers, positions, offset, steps, float(scale), signed
+    _kept_phases(operands, known(positions), Meta.of(steps), lanes)(
+        *pointers, positions, offset, steps, float(scale), signed(scale, lanes)
     )
+
+
+def signed(scale: float, lanes: int) -> float:
+    """The factor of sin: that of cos, or its negative where lanes say to turn back."""
+    return float(-scale if lanes & 1 else scale)
+
+
+def known(x: Tensor | None) -> Meta | None:
+    """What a launch depends on, of a tensor that may be left out."""
+    return None if x is None else Meta.of(x)
 
 
 def rotate_by(x: Tensor, out: Tensor, cos: Tensor, sin: Tensor, lanes: int) -> None:
@@ -218,7 +226,7 @@ def kernels() -> SimpleNamespace:
         ImportError: Triton is not installed.
     """
     try:
-        from ropewalk.kernels.gpu import angles, turn
+        from ropewalk.kernels.gpu import angles, turn, turn_normed, turn_pages
     except ImportError as error:
         raise ImportError(
             f"the GPU kernel needs Triton ({error}); install it with pip install 'ropewalk[gpu]'"
@@ -226,5 +234,7 @@ def kernels() -> SimpleNamespace:
     return SimpleNamespace(
         turn_by_phases=turn.turn_by_phases,
         turn_by_tables=turn.turn_by_tables,
+        turn_normed=turn_normed.turn_normed,
+        turn_into_pages=turn_pages.turn_into_pages,
         make_tables=angles.make_tables,
     )

@@ -26,7 +26,12 @@ class Meta(NamedTuple):
 
     @staticmethod
     def of(t: Tensor) -> Meta:
-        """Read off a tensor."""
+        """Read off a tensor.
+
+        Raises:
+            Misfit: the memory holds the negatives of its values.
+        """
+        check(not t.is_neg(), "a negated view; use .resolve_neg()")
         return Meta(t.shape, t.stride(), t.dtype, t.device, t.data_ptr() % ALIGNMENT == 0)
 
     def __str__(self) -> str:

@@ -16,6 +16,8 @@ SEGMENT = 128
 """Lanes that pass through are copied in runs of at most this many."""
 COPIES = 4
 """Loads of a thread for the lanes that pass through, for each of the lanes that turn."""
+SCALED = 1
+"""The same where they are scaled on their way, and so take registers in float32."""
 RESIDENT = 8
 """Programs that one multiprocessor holds at a time, at about 64 registers a thread."""
 WAVES = 4
@@ -47,6 +49,7 @@ def plan(
     passing: int,
     element_size: int,
     processors: int,
+    loads: int = COPIES,
 ) -> Plan:
     """The cut of a rotation.
 
@@ -59,9 +62,10 @@ def plan(
         passing: lanes of the longest run that is copied, 0 if none is.
         element_size: bytes of a value.
         processors: multiprocessors of the device.
+        loads: of a thread for the lanes that pass through: :data:`COPIES` or :data:`SCALED`.
     """
     block_pairs = power_of_two(pairs)
-    width = max(block_pairs, min(power_of_two(passing), SEGMENT) // COPIES)
+    width = max(block_pairs, min(power_of_two(passing), SEGMENT) // loads)
     each = BYTES_A_THREAD // element_size
     block_rows = max(1, min(THREADS * each // width, power_of_two(rows)))
     warps = min(8, max(1, block_rows * width // (32 * each)))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import torch
 
-from ropewalk.kernels.gpu.job import Launch, Source, job_of
+from ropewalk.kernels.gpu.job import Job, Launch, Source, job_of
 from ropewalk.kernels.gpu.meta import Lanes, Meta, Operand
 from ropewalk.kernels.gpu.misfit import check
 from ropewalk.kernels.gpu.plan import Plan
@@ -28,26 +29,53 @@ def phases_launch(
     Raises:
         Misfit: sizes, dtypes or devices do not fit.
     """
+    check_operands(operands)
+    axes, pairs, own = check_steps(steps, operands)
     x = operands[0].x
-    _check_operands(operands)
-    check_integers("steps", steps, x.device)
-    check(
-        len(steps.shape) in (2, 3),
-        f"steps {tuple(steps.shape)} must be [axes, pairs] or [heads, axes, pairs]",
-    )
-    axes, pairs = steps.shape[-2:]
-    own = steps.shape[0] if len(steps.shape) > 2 else 1
-    _check_heads(operands, own)
-    source = _places(x, positions, axes)
+    source = places(x, positions, axes)
     job = job_of(operands, [source], lanes, pairs, axes, own, processors(x.device), cut)
-    if job is None:
-        return None
+    return None if job is None else Launch("turn_by_phases", job, _by_phases(job, own))
+
+
+def normed_launch(
+    operands: Sequence[Operand],
+    weights: Sequence[Meta | None],
+    positions: Meta | None,
+    steps: Meta,
+    lanes: Lanes,
+    cut: Plan | None = None,
+) -> Launch | None:
+    """The launch of ``turn_normed``, or None if there is nothing to turn.
+
+    Raises:
+        Misfit: sizes, dtypes or devices do not fit.
+    """
+    check_operands(operands)
+    axes, pairs, own = check_steps(steps, operands)
+    x = operands[0].x
+    for weight in weights:
+        check(
+            weight is None
+            or (
+                weight.shape == x.shape[-1:]
+                and weight.strides == (1,)
+                and weight.dtype in DTYPES
+                and weight.device == x.device
+            ),
+            f"the weight is {weight}; it must be real, floating, contiguous and "
+            f"{tuple(x.shape[-1:])} on {x.device}",
+        )
+    source, many = places(x, positions, axes), processors(x.device)
+    job = job_of(operands, [source], lanes, pairs, axes, own, many, cut, whole=True)
+    return None if job is None else Launch("turn_normed", job, _by_phases(job, own))
+
+
+def _by_phases(job: Job, own: int) -> tuple[Any, ...]:
     numbers = *job.operands[0], *_second(job.operands)
-    rest = job.sources[0], job.sizes, own, job.cut.shares, job.how
-    return Launch("turn_by_phases", job, (*numbers, *rest))
+    return *numbers, job.sources[0], job.sizes, own, job.cut.shares, job.how
 
 
-def _places(x: Meta, positions: Meta | None, axes: int) -> Source:
+def places(x: Meta, positions: Meta | None, axes: int) -> Source:
     """Where each row's position lies; without positions the same strides count tokens."""
     if positions is None:
         check(axes == 1, f"{axes} axes need positions: [..., tokens, {axes}]")
@@ -73,7 +101,7 @@ def tables_launch(
         Misfit: sizes, dtypes or devices do not fit.
     """
     x = operands[0].x
-    _check_operands(operands)
+    check_operands(operands)
     dims = len(cos.shape)
     check(
         cos.shape == sin.shape and dims >= 2,
@@ -116,6 +144,18 @@ def check_integers(name: str, numbers: Meta, device: torch.device) -> None:
     )
 
 
+def check_steps(steps: Meta, operands: Sequence[Operand]) -> tuple[int, int, int]:
+    """(axes, pairs, heads with angles of their own) of steps that fit the operands."""
+    check_integers("steps", steps, operands[0].x.device)
+    check(
+        len(steps.shape) in (2, 3),
+        f"steps {tuple(steps.shape)} must be [axes, pairs] or [heads, axes, pairs]",
+    )
+    own, axes, pairs = (1, *steps.shape)[-3:]
+    _check_heads(operands, own)
+    return axes, pairs, own
+
+
 def _check_heads(operands: Sequence[Operand], own: int) -> None:
     for operand in operands:
         heads = operand.x.heads
@@ -125,7 +165,8 @@ def _check_heads(operands: Sequence[Operand], own: int) -> None:
         )
 
 
-def _check_operands(operands: Sequence[Operand]) -> None:
+def check_operands(operands: Sequence[Operand]) -> None:
+    """Refuse operands that are not alike, or results that are not memory of their own."""
     first = operands[0].x
     check(
         len(first.shape) >= 2 and first.dtype in DTYPES,

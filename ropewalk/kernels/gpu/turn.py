@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 
 from ropewalk.kernels.gpu.angles import phases, scaled, sincos
+from ropewalk.kernels.gpu.lanes import copy_others, lane_offsets, load_pairs, store_pairs
 
 
 @triton.jit
@@ -42,79 +43,6 @@ def row_offsets(row, outer, sizes, strides, UNIT: tl.constexpr):
         offset += (outer % sizes[d]).to(tl.int64) * strides[d] * UNIT
         outer = outer // sizes[d]
     return offset
-
-
-@triton.jit
-def lane_offsets(lane, strides, HOW: tl.constexpr):
-    """Elements before each lane of a row."""
-    if HOW.dense:
-        return lane
-    else:
-        return lane.to(tl.int64) * strides.lane
-
-
-@triton.jit
-def load_pairs(x, strides, inside, HOW: tl.constexpr):
-    """Both lanes of each pair, ``[block_rows, block_pairs]``, of the rows ``inside``."""
-    if HOW.interleaved:
-        lane = tl.arange(0, 2 * HOW.block_pairs)[None, :]
-        at = x + lane_offsets(HOW.first + lane, strides, HOW)
-        both = tl.load(at, mask=inside & (lane < 2 * HOW.pairs))
-        return tl.split(tl.reshape(both, [HOW.block_rows, HOW.block_pairs, 2]))
-    else:
-        pair = tl.arange(0, HOW.block_pairs)[None, :]
-        within = inside & (pair < HOW.pairs)
-        first = tl.load(x + lane_offsets(HOW.first + pair, strides, HOW), mask=within)
-        return first, tl.load(x + lane_offsets(HOW.second + pair, strides, HOW), mask=within)
-
-
-@triton.jit
-def store_pairs(x, strides, inside, first, second, HOW: tl.constexpr):
-    """The converse of :func:`load_pairs`, rounded to the dtype of x."""
-    first, second = first.to(x.dtype.element_ty), second.to(x.dtype.element_ty)
-    if HOW.interleaved:
-        lane = tl.arange(0, 2 * HOW.block_pairs)[None, :]
-        at = x + lane_offsets(HOW.first + lane, strides, HOW)
-        both = tl.reshape(tl.join(first, second), [HOW.block_rows, 2 * HOW.block_pairs])
-        tl.store(at, both, mask=inside & (lane < 2 * HOW.pairs))
-    else:
-        pair = tl.arange(0, HOW.block_pairs)[None, :]
-        within = inside & (pair < HOW.pairs)
-        tl.store(x + lane_offsets(HOW.first + pair, strides, HOW), first, mask=within)
-        tl.store(x + lane_offsets(HOW.second + pair, strides, HOW), second, mask=within)
-
-
-@triton.jit
-def copy_run(
-    x,
-    out,
-    x_strides,
-    out_strides,
-    inside,
-    BEGIN: tl.constexpr,
-    END: tl.constexpr,
-    HOW: tl.constexpr,
-):
-    """Lanes BEGIN … END − 1 as they are."""
-    STEP: tl.constexpr = HOW.segment
-    for start in tl.static_range(BEGIN, END, STEP):
-        lane = start + tl.arange(0, STEP)[None, :]
-        within = inside & (lane < END)
-        kept = tl.load(x + lane_offsets(lane, x_strides, HOW), mask=within)
-        tl.store(out + lane_offsets(lane, out_strides, HOW), kept, mask=within)
-
-
-@triton.jit
-def copy_others(x, out, x_strides, out_strides, inside, HOW: tl.constexpr):
-    """The lanes before, between and behind the two halves of the pairs."""
-    FIRST: tl.constexpr = HOW.first
-    GAP: tl.constexpr = HOW.second if HOW.interleaved else HOW.first + HOW.pairs
-    SECOND: tl.constexpr = HOW.second
-    BEHIND: tl.constexpr = HOW.first + 2 * HOW.pairs if HOW.interleaved else HOW.second + HOW.pairs
-    END: tl.constexpr = HOW.head_dim
-    copy_run(x, out, x_strides, out_strides, inside, 0, FIRST, HOW)
-    copy_run(x, out, x_strides, out_strides, inside, GAP, SECOND, HOW)
-    copy_run(x, out, x_strides, out_strides, inside, BEHIND, END, HOW)
 
 
 @triton.jit
@@ -202,6 +130,34 @@ def turn_operand(
     turn_heads(x, out, x_strides, out_strides, count, row, sizes, first, second, cosine, sine, HOW)
 
 
+@triton.jit
+def cos_and_sin(
+    positions,
+    offset,
+    steps,
+    cos_scale,
+    sin_scale,
+    position_strides,
+    row,
+    outer,
+    own,
+    sizes,
+    HOW: tl.constexpr,
+):
+    """cos and sin of a block of rows, by which the heads of one set of steps are turned."""
+    pair = tl.arange(0, HOW.block_pairs)[None, :]
+    rates = steps + own * (HOW.axes * HOW.pairs) + pair
+    where = row_offsets(row, outer, sizes, position_strides.rows, 1)
+    rows, pairs = row < sizes[0], pair < HOW.pairs
+    if positions is None:
+        phase = (where + offset.to(tl.int64)) * tl.load(rates, mask=pairs, other=0)
+    else:
+        stride = position_strides.lane
+        phase = phases(positions + where, stride, rows, rates, pairs, HOW.axes, HOW.pairs)
+    sine, cosine = sincos(phase, HOW.wide)
+    return scaled(cosine, cos_scale), scaled(sine, sin_scale)
+
+
 # What changes from call to call: as little as possible is compiled anew for its values.
 NUMBERS = ["q_heads", "k_heads", "offset", "own_heads", "shares"]
 
@@ -235,18 +191,10 @@ def turn_by_phases(
     x = at_head(q, q_strides, row, outer, head, sizes, HOW)
     first, second = load_pairs(x, q_strides, rows_if(row, sizes, heads > 0), HOW)
 
-    pair = tl.arange(0, HOW.block_pairs)[None, :]
-    rates = steps + own * (HOW.axes * HOW.pairs) + pair
-    where = row_offsets(row, outer, sizes, position_strides.rows, 1)
-    rows, pairs = row < sizes[0], pair < HOW.pairs
-    if positions is None:
-        phase = (where + offset.to(tl.int64)) * tl.load(rates, mask=pairs, other=0)
-    else:
-        stride = position_strides.lane
-        phase = phases(positions + where, stride, rows, rates, pairs, HOW.axes, HOW.pairs)
-    sine, cosine = sincos(phase, HOW.wide)
-    cosine, sine = scaled(cosine, cos_scale), scaled(sine, sin_scale)
-
+    cosine, sine = cos_and_sin(
+        positions, offset, steps, cos_scale, sin_scale, position_strides,
+        row, outer, own, sizes, HOW,
+    )  # fmt: skip
     out = at_head(q_out, q_out_strides, row, outer, head, sizes, HOW)
     turn_heads(
         x, out, q_strides, q_out_strides, heads, row, sizes, first, second, cosine, sine, HOW
