@@ -54,26 +54,36 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    """Every dtype × layout × source of angles, then other block sizes and options."""
+    """Every dtype × layout × source of angles, then other block sizes, options and kernels."""
     for dtype in DTYPES:
         for layout in LAYOUTS:
             yield Case(dtype, layout, k=(2, 8, 4096, 128))
             yield Case(dtype, layout, "tables", k=(2, 8, 4096, 128))
-            yield Case(dtype, layout, "normed", k=(2, 8, 4096, 128))
-            yield Case(dtype, layout, "pages", (1, 8, 4096, 128), (1, 8, 4096, 128))
     for dtype in ("bfloat16", "float32"):
         yield Case(dtype, q=(1, 32, 1, 128), k=(1, 8, 1, 128))
-        yield Case(dtype, kernel="normed", q=(1, 32, 1, 128), k=(1, 8, 1, 128))
-        yield Case(dtype, kernel="normed", q=(1, 64, 4096, 256), k=(1, 4, 4096, 256), rotary_dim=64)
-        yield Case(
-            dtype, kernel="pages", q=(1, 8, 64, 192), k=(1, 2, 64, 80), rotary_dim=64, slots="int32"
-        )
-    yield Case("float32", "interleaved", "normed", (1, 16, 512, 1024))
     yield Case("float32", "interleaved", q=(1, 16, 512, 1024))
     yield Case("bfloat16", q=(8, 128, 1024, 192), rotary_dim=64, token_major=True)
     yield Case("float32", q=(1, 12, 300, 80), axes=3, spectrum_heads=12)
     yield Case("bfloat16", "interleaved", q=(1, 8, 70000, 2))
+    for dtype, layout in FEW:
+        yield Case(dtype, layout, "normed", k=(2, 8, 4096, 128))
+        yield Case(dtype, layout, "pages", (1, 8, 4096, 128), (1, 8, 4096, 128))
+    yield Case("bfloat16", kernel="normed", q=(1, 32, 1, 128), k=(1, 8, 1, 128))
+    yield Case("float32", "interleaved", "normed", (1, 16, 512, 1024))
+    for dtype in ("bfloat16", "float32"):
+        yield Case(dtype, kernel="normed", q=(1, 64, 4096, 256), k=(1, 4, 4096, 256), rotary_dim=64)
+    yield Case(
+        "bfloat16", "half", "pages", (1, 8, 64, 192), (1, 2, 64, 80), rotary_dim=64, slots="int32"
+    )
 
+
+FEW = (
+    ("bfloat16", "half"),
+    ("bfloat16", "interleaved"),
+    ("float32", "half"),
+    ("float64", "half"),
+)
+"""Of dtypes and layouts, where all of them would take the tests too long."""
 
 TOO_MUCH = Case("float32", cut=Plan(block_rows=64, block_pairs=64, shares=1, warps=1))
 """128 values of each half a thread, and their sin and cos: more than a thread has registers."""

@@ -175,7 +175,12 @@ def test_each_device_has_its_kernel(unknown):
     for other in ("mps", "meta", "hpu"):
         assert devices.kernel_on(other).ops is eager
         assert not devices.kernel_on(other).compiled
+    there = devices.kernel_on("cuda")
+    assert (there.into_pages, there.normed) == (gpu.into_pages, gpu.normed)
+    assert devices.kernel_on("mps").into_pages is None
     assert devices.kernel_on("cpu") is native.kernel()
+    assert devices.kernel_for(X) is native.kernel()
+    assert devices.kernel_for(X.to("meta")).ops is eager
     assert devices.operators(X) is native.kernel().ops
     assert devices.operators(X.to("meta")) is eager
 
