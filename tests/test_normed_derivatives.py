@@ -63,10 +63,10 @@ def test_gradients_are_those_of_the_definition_rounded_once(layout, dtype):
     cotangent = drawn(2, 5, 4, 16, dtype=dtype, seed=5).transpose(1, 2)
     leaves = [t.double().requires_grad_() for t in (x, weight)]
     exact = torch.autograd.grad(
-        definition(*leaves, places, spectrum, EPS), leaves, cotangent.double()
+        definition(leaves[0], leaves[1], places, spectrum, EPS), leaves, cotangent.double()
     )
     ours = [t.clone().requires_grad_() for t in (x, weight)]
-    turned = norm_rotate(*ours, places, spectrum, eps=EPS)
+    turned = norm_rotate(ours[0], ours[1], places, spectrum, eps=EPS)
     for one, other in zip(torch.autograd.grad(turned, ours, cotangent), exact, strict=True):
         assert one.dtype == dtype
         off = torch.finfo(dtype).eps
@@ -182,7 +182,7 @@ def test_compiled_steps_are_whole_graphs(tokens, dtype):
     results, gradients = [], []
     for each in (compiled, step):
         leaves = [t.clone().requires_grad_() for t in given]
-        results.append(each(*leaves, places))
+        results.append(each(leaves[0], leaves[1], leaves[2], places))
         total = torch.stack([y.float().pow(3).sum() for y in results[-1]]).sum()
         gradients.append(torch.autograd.grad(total, leaves))
     torch.testing.assert_close(*results, rtol=off, atol=off)
@@ -229,10 +229,8 @@ def test_no_further_from_float64_than_qwen3s_own_modules(dtype):
         weights = attention.q_norm.weight, attention.k_norm.weight
         rows = q.transpose(1, 2), k.transpose(1, 2)
         ours = norm_rotate_qk(*rows, *weights, places, spectrum, eps=eps)
-        apart = rotate_qk(
-            *(rms_norm(x, (16,), w, eps) for x, w in zip(rows, weights, strict=True)),
-            places, spectrum,
-        )  # fmt: skip
+        only = [rms_norm(x, (16,), w, eps) for x, w in zip(rows, weights, strict=True)]
+        apart = rotate_qk(only[0], only[1], places, spectrum)
     for x, weight, one, two, other in zip(rows, weights, ours, apart, theirs, strict=True):
         exact = definition(x.double(), weight.detach().double(), places, spectrum, eps)
         errors = [float((t.double() - exact).abs().max()) for t in (one, two, other)]

@@ -210,7 +210,7 @@ def given_tables(rank: int) -> None:
 def normed_by_one_weight(rank: int) -> None:
     spectrum, x, weight = geometric(8), drawn(3, 5, 7, 8), drawn(8, seed=2)
     whole = [t.clone().requires_grad_() for t in (x, weight)]
-    expected = norm_rotate(*whole, None, spectrum, offset=FAR)
+    expected = norm_rotate(whole[0], whole[1], None, spectrum, offset=FAR)
     expected_grads = torch.autograd.grad(expected, whole, drawn(3, 5, 7, 8, seed=1))
     for placement in SHARDINGS:
         parts = spread(x, placement).requires_grad_(), spread(weight, Replicate()).requires_grad_()
@@ -218,6 +218,7 @@ def normed_by_one_weight(rank: int) -> None:
         same(found, expected.detach())
         grads = torch.autograd.grad(found, parts, spread(drawn(3, 5, 7, 8, seed=1), placement))
         for one, other in zip(grads, expected_grads, strict=True):
+            assert isinstance(one, DTensor)
             torch.testing.assert_close(one.full_tensor(), other)
         again = norm_rotate_(spread(x, placement), weight, None, spectrum, offset=FAR)
         same(again, expected.detach())
