@@ -20,7 +20,7 @@ from ropewalk.kernels.build import build, compiler
 from ropewalk.kernels.library import built, is_whole
 
 ROOT = Path(__file__).resolve().parent.parent
-TESTS = ("tests/test_kernel.py", "tests/test_rotate.py", "tests/test_phases.py")
+TESTS = tuple(f"tests/test_{name}.py" for name in ("kernel", "rotate", "phases", "pages", "normed"))
 FLAGS = {
     "address": ("-fsanitize=address",),
     "undefined": ("-fsanitize=undefined,float-cast-overflow", "-fno-sanitize-recover=all"),
