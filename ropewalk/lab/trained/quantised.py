@@ -12,7 +12,7 @@ PyTorch takes float64 to them by way of float32. Ties go to even. Scales are kep
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -50,6 +50,19 @@ FORMATS = {
 }
 SHARES = {"channel": "tokens", "token": "lanes"}
 """What has a scale of its own → over what it is shared; heads and rows never share one."""
+
+
+def formats_of(names: Sequence[str]) -> tuple[str, ...]:
+    """Names of formats, each once, without the spaces around them.
+
+    Raises:
+        ValueError: there are none, or one is unknown.
+    """
+    found = tuple(dict.fromkeys(name.strip() for name in names))
+    unknown = [name for name in found if name not in FORMATS]
+    if unknown or not found:
+        raise ValueError(f"formats has {', '.join(unknown) or 'none'}; use {', '.join(FORMATS)}")
+    return found
 
 
 def quantised(x: Tensor, form: str, per: str, *, tokens: int = -2) -> Tensor:
