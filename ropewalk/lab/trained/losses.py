@@ -71,6 +71,9 @@ def body_of(model: nn.Module) -> str:
         TypeError: there is none, or nothing that makes logits of them.
     """
     name = getattr(model, "base_model_prefix", "")
+    if not isinstance(getattr(model, name or "model", None), nn.Module):
+        decoder = getattr(model, "get_decoder", lambda: None)()
+        name = next((n for n, child in model.named_children() if child is decoder), "")
     has_head = getattr(model, "get_output_embeddings", lambda: None)() is not None
     if not name or not isinstance(getattr(model, name, None), nn.Module) or not has_head:
         raise TypeError(
