@@ -287,7 +287,8 @@ def _output(
 
     def keep(_: nn.Module, __: Any, output: Any) -> None:
         first = output[0] if isinstance(output, tuple) else output
-        found.append(first.detach()[0].double().cpu())
+        axis = list(first.shape).index(TOKENS)
+        found.append(first.detach().movedim(axis, 0).flatten(1).double().cpu())
 
     hook = layers[layer].register_forward_hook(keep)
     try:

@@ -64,7 +64,7 @@ def restored(call: Applied, like: Tensor, x: Tensor) -> Tensor:
 
 
 def spoken_tables(call: Applied, old: Turning, new: Turning) -> tuple[Tensor, Tensor]:
-    """The tables of a call, changed where ``new`` has others than ``old``, as the model has them."""
+    """The tables of a call as the model has them, changed where ``new`` has others than ``old``."""
     pairs = zip((call.cos, call.sin), (old.cos, old.sin), (new.cos, new.sin), strict=True)
     cos, sin = (own if a is b else _spoken(own, b, call.form) for own, a, b in pairs)
     return cos, sin
