@@ -14,13 +14,15 @@ import argparse
 import importlib.metadata
 import platform
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
-
-import torch
+from typing import Any
 
 import stored
+import torch
+from torch import nn
+
 from ropewalk.lab.trained.passages import PLAYS, passages
 from ropewalk.lab.trained.precision import FORMS, measure
 from ropewalk.lab.trained.precision_rows import Precision, together
@@ -31,12 +33,17 @@ RECORD = stored.RECORDS / "precision_smollm2.json"
 TEXTS, LENGTH = 3, 2048
 
 
+@cache
+def subject() -> tuple[nn.Module, Any]:
+    """The model and its tokenizer, loaded once a process."""
+    return load(packaged()), load_tokenizer(packaged())
+
+
 def one(place: int, length: int) -> Precision:
     """All that is measured on one play."""
     torch.set_num_threads(1)
-    source = packaged()
-    text = passages(load_tokenizer(source), length, count=place + 1)[place]
-    return measure(load(source), [text])
+    model, tokenizer = subject()
+    return measure(model, [passages(tokenizer, length, count=place + 1)[place]])
 
 
 def main() -> None:

@@ -86,7 +86,9 @@ app.command("audit", epilog="Example: ropewalk audit path/to/model --json")(audi
 app.command("convert", epilog="Example: ropewalk convert model model-interleaved --to interleaved")(
     convert
 )
-app.command("precision", epilog="Example: ropewalk precision smollm2 --html precision.html")(precision)
+app.command("precision", epilog="Example: ropewalk precision smollm2 --html precision.html")(
+    precision
+)
 app.add_typer(bench, name="bench")
 app.command("check", epilog="Example: ropewalk check rope --set phases=float32")(check)
 

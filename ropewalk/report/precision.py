@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from ropewalk.report.precision_words import change, contrasts, judged, signed
 from ropewalk.report.race.html import Html, el, join
 
 if TYPE_CHECKING:
-    from ropewalk.lab.trained.precision_rows import Precision, Row, Variant
+    from ropewalk.lab.trained.precision_rows import Precision, Row
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 WIDTH, ROW, TOP, BOTTOM, LEFT, RIGHT = 760, 22, 26, 44, 236, 16
@@ -54,7 +54,7 @@ def page(found: Precision, source: str) -> str:
         _figure(found),
         *_differences(found),
         el("h2", "Keys"),
-        _table(("keys", "error of keys", "nats", "change"), found.keys),
+        _table(("keys", "error of keys", "nats", "change"), found.keys.values()),
         *_tables(found),
         el("footer", el("p", judged(found), ".", class_="quiet")),
     )
@@ -78,19 +78,19 @@ def _differences(found: Precision) -> Iterator[Html]:
 def _tables(found: Precision) -> list[Html]:
     if not found.tables:
         return []
-    return [el("h2", "Rotary tables"), _table(("tables", "nats", "change"), found.tables)]
+    return [el("h2", "Rotary tables"), _table(("tables", "nats", "change"), found.tables.values())]
 
 
-def _table(heads: tuple[str, ...], rows: Mapping[Variant, Row]) -> Html:
+def _table(heads: tuple[str, ...], rows: Iterable[Row]) -> Html:
     body = [
         el(
             "tr",
-            el("th", str(variant), scope="row"),
+            el("th", str(row.variant), scope="row"),
             *([] if row.error is None else [el("td", number(row.error.mean))]),
             el("td", number(row.loss.mean)),
             el("td", change(row.change, row.beyond)),
         )
-        for variant, row in rows.items()
+        for row in rows
     ]
     table = el(
         "table",

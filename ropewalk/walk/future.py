@@ -13,6 +13,7 @@ from ropewalk.encodings.rotary import RoPE
 from ropewalk.kernels import rotate_by
 from ropewalk.spectra import geometric
 from ropewalk.walk.embeddings import Embedded
+from ropewalk.walk.held import RECORD, on_text
 from ropewalk.walk.layer import generator
 from ropewalk.walk.step import Figure, Step, rounded
 
@@ -79,6 +80,8 @@ def run(text: Embedded) -> Step:
     }
     record = records.load("usage_smollm2")
     usage = _usage(record, figures)
+    held, paragraphs = on_text(records.load(RECORD))
+    figures |= held
     return Step(
         name="future",
         title="What comes next",
@@ -98,6 +101,7 @@ def run(text: Embedded) -> Step:
             f"{rough[1]['error'] / exact[1]['error']:.0f} times worse at 128 already.",
             "Keys kept at 8 or 4 bits are hit harder after rotation than before it, since rotation "
             "mixes the channels that have offsets of their own.",
+            *paragraphs,
         ),
         equations=(r"\theta_c = 0 \quad \text{for the slowest pairs (p-RoPE)}",),
         drawing={

@@ -171,7 +171,7 @@ def _treated(
 
 @contextmanager
 def placed(body: nn.Module, first: int) -> Iterator[None]:
-    """Within it the tokens of ``body`` stand at positions from ``first``; untouched if that is 0."""
+    """Within it the tokens of ``body`` stand at positions from ``first``; left alone if it is 0."""
 
     def hook(_: nn.Module, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
         tokens = given["input_ids"].shape[-1]
@@ -213,7 +213,7 @@ def _result(
 
 def _row(variant: Variant, found: _Found, own: Mapping[int, list[float]]) -> Row:
     """A row; the model's own tables far off are compared with those at 0."""
-    elsewhere = isinstance(variant, Tables) and variant.how != OWN
-    reference = own[variant.first if elsewhere else 0]
+    made = isinstance(variant, Tables) and variant.how != OWN
+    reference = own[variant.first] if made else own[0]
     error = spread(found.errors) if found.errors else None
     return Row(variant, spread(found.losses), apart(found.losses, reference), error)

@@ -73,8 +73,8 @@ class Row:
 class Contrast:
     """The loss of ``a`` minus that of ``b``, passage by passage."""
 
-    a: Variant
-    b: Variant
+    a: Keys
+    b: Keys
     difference: Spread
 
     @property

@@ -5,9 +5,10 @@ With a = max |x| over what shares a scale and m the largest number of the format
     x' = a/m · nearest(m · x/a)
 
 so the largest of them comes back as itself, and what is all 0 stays 0. Integers are symmetric:
-m = 127 or 7, steps a/m, and an error of at most half a step. The 8-bit floats are those of Micikevicius
-et al. 2022 (arXiv 2209.05433), PyTorch's float8_e4m3fn and float8_e5m2, but rounded once where
-PyTorch takes float64 to them by way of float32. Ties go to even. Scales are kept in full.
+m = 127 or 7, steps a/m, and an error of at most half a step. The 8-bit floats are those of
+Micikevicius et al. 2022 (arXiv 2209.05433), PyTorch's float8_e4m3fn and float8_e5m2, but rounded
+once, where PyTorch takes float64 to them by way of float32. Ties go to even. Scales are kept in
+full.
 """
 
 from __future__ import annotations
