@@ -19,6 +19,7 @@ pytest.importorskip("transformers")
 from audit_faults import DYNAMIC, YARN, modeling, rotary, tables_in_bfloat16, tiny  # noqa: E402
 from torch import Tensor  # noqa: E402
 
+from ropewalk import records  # noqa: E402
 from ropewalk.cli.entry import main  # noqa: E402
 from ropewalk.lab.trained.losses import token_losses  # noqa: E402
 from ropewalk.lab.trained.passages import Passage  # noqa: E402
@@ -33,6 +34,7 @@ from ropewalk.lab.trained.quantised import (  # noqa: E402
 )
 from ropewalk.lab.trained.rotary_tables import TABLES, made_otherwise, makers  # noqa: E402
 from ropewalk.report.precision import page  # noqa: E402
+from ropewalk.walk import held  # noqa: E402
 
 FLOATS = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
 INTEGERS = {"int8": 127, "int4": 7}
@@ -292,6 +294,11 @@ def test_contrasts_and_marks_follow_the_passages():
     each = contrasts["int4 after rotation, per token", "int4 before rotation, per token"]
     rows = [found.keys[Keys("int4", when, "token")].loss.values for when in ("after", "before")]
     assert each.difference.values == tuple(a - b for a, b in zip(*rows, strict=True))
+    for variant, row in found.tables.items():
+        plain = found.own[variant.first if variant.how != "own" else 0].values
+        assert row.change.values == tuple(
+            a - b for a, b in zip(row.loss.values, plain, strict=True)
+        )
     parts = [measure(tiny("Llama"), [text], forms=["int4", "int8"]) for text in texts(3)]
     assert together(parts) == found
     assert not any(row.beyond for row in parts[0].rows), "one passage has no spread"
@@ -509,3 +516,24 @@ def test_a_name_in_a_page_is_text():
     found = measure(tiny("Llama"), [Passage("<script>", texts(1)[0].ids)], forms=["int8"])
     assert isinstance(found, Precision)
     assert "<script>" not in page(found, "<script>alert(1)</script>")
+
+
+# ---- the record ----------------------------------------------------------------------------------
+
+
+def test_the_walk_tells_what_the_record_says():
+    record = records.load(held.RECORD)
+    assert record is not None
+    assert (Path(__file__).resolve().parent.parent / record["script"]).is_file()
+    assert held.on_text(None) == ({}, ())
+    figures, (paragraph,) = held.on_text(record)
+    found = record["measured"]
+    assert len(figures) == len(found["keys"]) + len(found["tables"]) == 21
+    for row in found["keys"]:
+        figure = figures[f"nats_{row['form']}_{row['when']}_per_{row['per']}"]
+        assert figure.value == pytest.approx(row["change"]["mean"], rel=1e-3)
+        if row["form"] == "int4":
+            assert f"{row['change']['mean']:+.2g}".replace("-", "−") in paragraph
+        losses = row["loss"]["values"]
+        plain = found["own"][0]["loss"]["values"]
+        assert row["change"]["values"] == [a - b for a, b in zip(losses, plain, strict=True)]
