@@ -1,11 +1,11 @@
 """What SmolLM2-135M loses on text with keys in few bits and with narrow rotary tables.
 
-What ``ropewalk precision smollm2`` measures, as a stored record: three plays of Shakespeare, 2,048
-tokens each from a quarter in, float32 arithmetic. The model may have met the plays in training, so
-read the changes, not the levels. Each passage is a process of its own, so results do not depend on
-their number. About 10 minutes of one core a passage is 4::
+What ``ropewalk precision smollm2 --length 1024`` measures, as a stored record: three plays of
+Shakespeare, 1,024 tokens each from a quarter in, float32 arithmetic, one thread. The model may have
+met the plays in training, so read the changes, not the levels. Passages are measured one by one, in
+processes side by side. About six minutes of one core::
 
-    python runs/precision_smollm2.py --jobs 1
+    python runs/precision_smollm2.py
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ropewalk.models.loading import load, load_tokenizer, packaged
 
 SCRIPT = "runs/precision_smollm2.py"
 RECORD = stored.RECORDS / "precision_smollm2.json"
-TEXTS, LENGTH = 3, 2048
+TEXTS, LENGTH = 3, 1024
 
 
 @cache
