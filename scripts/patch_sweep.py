@@ -21,7 +21,7 @@ import tiny_parts
 import torch
 
 import ropewalk
-from ropewalk.models import forms, fused, idiom, methods, places, rotation
+from ropewalk.models import applied, forms, fused, idiom, places, rotation
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "patched.md"
 BOUND = 2e-6
@@ -79,7 +79,7 @@ class Recorder:
 @contextmanager
 def replaced_turn(turn: Any) -> Iterator[Any]:
     """Let ``turn`` do what patched models rotate with."""
-    modules: tuple[Any, ...] = (rotation, idiom, methods)
+    modules: tuple[Any, ...] = (rotation, idiom, applied)
     for module in modules:
         module.turned = turn
     try:

@@ -23,6 +23,7 @@ from ropewalk.cli.encodings import encodings
 from ropewalk.cli.explain import explain
 from ropewalk.cli.extend import extend
 from ropewalk.cli.named import plugin_warnings_in_a_line
+from ropewalk.cli.precision import precision
 from ropewalk.cli.race import INTERRUPTED, race
 from ropewalk.cli.report import report
 from ropewalk.cli.show import show
@@ -84,6 +85,9 @@ app.command("report", epilog="Example: ropewalk report race.jsonl --out race.htm
 app.command("audit", epilog="Example: ropewalk audit path/to/model --json")(audit)
 app.command("convert", epilog="Example: ropewalk convert model model-interleaved --to interleaved")(
     convert
+)
+app.command("precision", epilog="Example: ropewalk precision smollm2 --html precision.html")(
+    precision
 )
 app.add_typer(bench, name="bench")
 app.command("check", epilog="Example: ropewalk check rope --set phases=float32")(check)

@@ -39,14 +39,20 @@ class Exact:
 
     def __call__(self, x: Tensor, positions: Tensor) -> Any:
         """What the module's forward returns."""
-        axes = self.spectrum.axes
-        if self.axes_first:
-            if positions.dim() == 2:
-                positions = positions[None]
-            positions = positions.expand(axes, -1, -1).movedim(0, -1)
         steps = self.spectrum.on(positions.device)
         dtype = torch.float64 if self.cast and x.dtype == torch.float64 else torch.float32
-        cos, sin = tables(positions, steps, dtype)
+        return self.returned(x, *tables(self.by_axis(positions), steps, dtype))
+
+    def by_axis(self, positions: Tensor) -> Tensor:
+        """The module's positions as a spectrum takes them, its axes last if there are several."""
+        if not self.axes_first:
+            return positions
+        if positions.dim() == 2:
+            positions = positions[None]
+        return positions.expand(self.spectrum.axes, -1, -1).movedim(0, -1)
+
+    def returned(self, x: Tensor, cos: Tensor, sin: Tensor) -> Any:
+        """cos and sin of the spectrum's pairs in the columns that the module's forward returns."""
         if self.columns != tuple(range(self.spectrum.pairs)):
             lanes = torch.tensor(self.columns, device=cos.device)
             cos, sin = cos.index_select(-1, lanes), sin.index_select(-1, lanes)

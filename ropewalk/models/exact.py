@@ -63,7 +63,7 @@ def make_exact(model: nn.Module) -> list[Table]:
             continue
         made, reports = {}, []
         for key, inv_freq in buffers.items():
-            exact = _exact(module, key, inv_freq)
+            exact = exact_tables(module, key, inv_freq)
             reports.append(_report(name, key, module, model, inv_freq, exact))
             if isinstance(exact, Exact):
                 made[key] = exact
@@ -136,7 +136,7 @@ def frequencies(module: nn.Module) -> dict[str | None, Tensor]:
     return found
 
 
-def _exact(module: nn.Module, key: str | None, inv_freq: Tensor) -> Exact | str:
+def exact_tables(module: nn.Module, key: str | None, inv_freq: Tensor) -> Exact | str:
     """The exact tables that match those of ``module``, or why there are none."""
     kind = getattr(module, "rope_type", None)
     kind = kind.get(key) if isinstance(kind, dict) else kind

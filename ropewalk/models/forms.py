@@ -78,11 +78,11 @@ def turned(
     tensors = tuple(_grown(_promoted(x, cos, form), cos) for x in tensors)
     place = here()
     if place is not None and place.layout is not None:
-        cos, sin = _first(cos, form), _first(sin, form)
+        cos, sin = first_copy(cos, form), first_copy(sin, form)
         form = replace(form, layout=place.layout, tables="pairs", order="kept")
     pairs = cos.shape[-1] if form.tables == "pairs" else cos.shape[-1] // 2
     if form.tables != "both" or (place is not None and _trusted(place, cos, sin, form, function)):
-        results = _by_pairs(tensors, _first(cos, form), _first(sin, form), form)
+        results = _by_pairs(tensors, first_copy(cos, form), first_copy(sin, form), form)
     else:
         results = tuple(_by_both_copies(x, cos, sin, form) for x in tensors)
     if form.order == "sorted":
@@ -113,13 +113,29 @@ def _offset(x: Tensor, pairs: int, form: Form) -> int:
     return x.shape[-1] - 2 * pairs if form.side == "trailing" else 0
 
 
-def _first(table: Tensor, form: Form) -> Tensor:
+def pair_lanes(width: int, pairs: int, form: Form) -> tuple[slice, slice]:
+    """The first and the second lanes of all pairs, in heads of ``width`` lanes."""
+    start = width - 2 * pairs if form.side == "trailing" else 0
+    middle, end = start + pairs, start + 2 * pairs
+    if form.layout == "interleaved":
+        return slice(start, end, 2), slice(start + 1, end, 2)
+    return slice(start, middle), slice(middle, end)
+
+
+def first_copy(table: Tensor, form: Form) -> Tensor:
     """One angle a pair."""
     if form.tables == "pairs":
         return table
     if form.side_by_side:
         return table[..., 0::2]
     return table[..., : table.shape[-1] // 2]
+
+
+def both_copies(table: Tensor, form: Form) -> Tensor:
+    """A table of one angle a pair as ``form`` has it."""
+    if form.tables == "pairs":
+        return table
+    return table.repeat_interleave(2, -1) if form.side_by_side else torch.cat((table, table), -1)
 
 
 def _second(table: Tensor, form: Form) -> Tensor:
@@ -130,23 +146,15 @@ def _second(table: Tensor, form: Form) -> Tensor:
 def _trusted(place: Place, cos: Tensor, sin: Tensor, form: Form, function: str) -> bool:
     """Whether the first copy of each angle may stand for both."""
     return function in place.agreed or place.compares(
-        function, tuple((_first(t, form), _second(t, form)) for t in (cos, sin))
+        function, tuple((first_copy(t, form), _second(t, form)) for t in (cos, sin))
     )
 
 
 def _by_both_copies(x: Tensor, cos: Tensor, sin: Tensor, form: Form) -> Tensor:
     """x rotated by tables whose copies may differ, in plain arithmetic."""
     wide = compute_dtype(x.dtype)
-    (c1, c2), (s1, s2) = ((_first(t, form), _second(t, form)) for t in (cos, sin))
-    pairs = c1.shape[-1]
-    start = _offset(x, pairs, form)
-    end = start + 2 * pairs
-    middle = start + pairs
-    lanes = (
-        (slice(start, end, 2), slice(start + 1, end, 2))
-        if form.layout == "interleaved"
-        else (slice(start, middle), slice(middle, end))
-    )
+    (c1, c2), (s1, s2) = ((first_copy(t, form), _second(t, form)) for t in (cos, sin))
+    lanes = pair_lanes(x.shape[-1], c1.shape[-1], form)
     first, second = x[..., lanes[0]].to(wide), x[..., lanes[1]].to(wide)
     c1, c2, s1, s2 = (t.to(wide) for t in (c1, c2, s1, s2))
     return join(x, first * c1 - second * s1, second * c2 + first * s2, lanes)

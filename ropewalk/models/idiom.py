@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ropewalk.models.applied import Applied
 from ropewalk.models.forms import Form, turned
 from ropewalk.models.places import here
 from ropewalk.models.rotation import compared
@@ -38,6 +39,10 @@ class Turn:
                 f"as wide as x {tuple(x.shape)}"
             )
         place = here()
+        if place is not None and place.instead is not None:
+            return place.instead(Applied.at(place, (x,), cos, sin, self.form, function, self._sum))[
+                0
+            ]
         if place is None or function in place.agreed:
             return self._turned(x, cos, sin, function)
         return compared(
@@ -46,8 +51,12 @@ class Turn:
             [x, cos, sin],
             sin,
             lambda: self._turned(x, cos, sin, function),
-            lambda: x * cos + self.rotated(x) * sin,
+            lambda: self._sum((x,), cos, sin)[0],
         )
+
+    def _sum(self, tensors: tuple[Tensor, ...], cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
+        """As the model writes it."""
+        return tuple(x * cos + self.rotated(x) * sin for x in tensors)
 
     def _turned(self, x: Tensor, cos: Tensor, sin: Tensor, function: str) -> Tensor:
         return turned((x,), cos, sin, self.form, function)[0]

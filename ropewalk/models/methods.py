@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ropewalk.models.forms import Form, turned
+from ropewalk.models.applied import applied
+from ropewalk.models.forms import Form
 
 _HALF = Form("half", "both", dtype="promoted")
 _PAIRS = Form("interleaved", "pairs", dtype="promoted")
@@ -27,7 +28,7 @@ def _flat_heads(self: Any, hidden_states: Tensor, relative_position_embeddings: 
     batch, tokens, width = hidden_states.shape
     cos, sin = relative_position_embeddings[:, :tokens, 0]
     x = hidden_states.view(batch, tokens, self.num_heads, self.head_size)
-    (y,) = turned((x,), cos, sin, _HALF, "_apply_rotary_embedding")
+    (y,) = applied((x,), cos, sin, _HALF, "_apply_rotary_embedding")
     return y.reshape(batch, tokens, width)
 
 
@@ -40,7 +41,7 @@ def _sin_cos_side_by_side(
     """q, k and perhaps v by one table that holds sin in its first half and cos in its second."""
     sin, cos = sinusoidal_pos.chunk(2, dim=-1)
     layers = tuple(x for x in (query_layer, key_layer, value_layer) if x is not None)
-    return turned(layers, cos, sin, _PAIRS, "apply_rotary_position_embeddings")
+    return applied(layers, cos, sin, _PAIRS, "apply_rotary_position_embeddings")
 
 
 @dataclass(frozen=True)

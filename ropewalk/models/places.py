@@ -8,10 +8,11 @@ traced, the rotation uses both copies, which is right whatever they hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,11 +25,13 @@ class Place:
     """What a patched module knows: which functions' tables were compared, and why it was left.
 
     ``layout``: the pairs of its weights, where they were converted to others than the model's own.
+    ``instead``: what is given each :class:`~ropewalk.models.applied.Applied` and answers for it.
     """
 
     agreed: set[str] = field(default_factory=set)
     left: str | None = None
     layout: str | None = None
+    instead: Callable[[Any], Any] | None = None
 
     def compares(self, function: str, copies: tuple[tuple[Tensor, Tensor], ...]) -> bool:
         """Whether the two copies in each of these tables of ``function`` are the same."""

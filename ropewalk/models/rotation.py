@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ropewalk.models.applied import Applied
 from ropewalk.models.forms import Form, turned
 from ropewalk.models.places import Place, here, readable
 from ropewalk.models.roles import Roles
@@ -42,6 +43,8 @@ class Rotation:
         """The rotated tensors, as the model's function returns them."""
         place, name = here(), self.function.__name__
         bound = self.roles.bind(args, given)
+        if place is not None and place.instead is not None:
+            return self._packed(place.instead(self._applied(bound)), bound)
         if place is None or name in place.agreed:
             return self._turned(bound)
         tensors = [value for value in bound.values() if isinstance(value, Tensor)]
@@ -55,6 +58,27 @@ class Rotation:
         )
 
     def _turned(self, bound: dict[str, Any]) -> Any:
+        tensors, cos, sin = self._read(bound)
+        return self._packed(turned(tensors, cos, sin, self.form, self.function.__name__), bound)
+
+    def _applied(self, bound: dict[str, Any]) -> Applied:
+        """The call, to be answered by the model's own function."""
+        roles = self.roles
+
+        def own(tensors: tuple[Tensor, ...], cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
+            rest, again = iter(tensors), dict(bound)
+            again |= {n: next(rest) for n in roles.tensors if bound[n] is not None}
+            tables = (cos, sin) if len(roles.tables) == 2 else (torch.complex(cos, sin),)
+            for name, table in zip(roles.tables, tables, strict=True):
+                again[name] = table.reshape(bound[name].shape)
+            results = self.function(**again)
+            results = results if isinstance(results, tuple) else (results,)
+            return tuple(y for y in results if y is not None)
+
+        return Applied.at(here(), *self._read(bound), self.form, self.function.__name__, own)
+
+    def _read(self, bound: dict[str, Any]) -> tuple[tuple[Tensor, ...], Tensor, Tensor]:
+        """Tensors, cos and sin of a call, such that the tables broadcast over the tensors."""
         roles = self.roles
         axis = self.axis if roles.axis is None else bound[roles.axis]
         tables = [bound[name] for name in roles.tables]
@@ -66,8 +90,12 @@ class Rotation:
             cos, sin = cos.reshape(shape), sin.reshape(shape)
         elif axis is not None:
             cos, sin = cos.unsqueeze(axis), sin.unsqueeze(axis)
-        results = turned(tensors, cos, sin, self.form, self.function.__name__)
-        if len(roles.tensors) == 1 or (self.bare and len(tensors) == 1):
+        return tensors, cos, sin
+
+    def _packed(self, results: tuple[Tensor, ...], bound: dict[str, Any]) -> Any:
+        """Results as the function returns them."""
+        roles = self.roles
+        if len(roles.tensors) == 1 or (self.bare and len(results) == 1):
             (alone,) = results
             return alone
         rest = iter(results)

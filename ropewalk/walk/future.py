@@ -14,6 +14,7 @@ from ropewalk.kernels import rotate_by
 from ropewalk.spectra import geometric
 from ropewalk.walk import stretched
 from ropewalk.walk.embeddings import Embedded
+from ropewalk.walk.held import RECORD, on_text
 from ropewalk.walk.layer import generator
 from ropewalk.walk.step import Figure, Step, rounded
 
@@ -83,6 +84,8 @@ def run(text: Embedded) -> Step:
     longer = records.load("extend_smollm2")
     if longer is not None:
         figures |= stretched.figures(longer)
+    held, paragraphs = on_text(records.load(RECORD))
+    figures |= held
     return Step(
         name="future",
         title="What comes next",
@@ -100,9 +103,10 @@ def run(text: Embedded) -> Step:
             "Precision: casting q and k costs the same at every position as long as the angles are "
             "exact. Angles computed in bfloat16 are "
             f"{rough[1]['error'] / exact[1]['error']:.0f} times worse at 128 already.",
-            "Keys kept at 8 or 4 bits are hit harder after rotation than before it, since rotation "
-            "mixes the channels that have offsets of their own.",
+            "Keys kept at 8 or 4 bits with a scale a channel have a larger error after rotation than "
+            "before it, since rotation mixes the channels that have offsets of their own.",
             *(() if longer is None else (stretched.paragraph(longer),)),
+            *paragraphs,
         ),
         equations=(r"\theta_c = 0 \quad \text{for the slowest pairs (p-RoPE)}",),
         drawing={

@@ -71,6 +71,8 @@ def body_of(model: nn.Module) -> str:
         TypeError: there is none, or nothing that makes logits of them.
     """
     name = getattr(model, "base_model_prefix", "")
+    if not isinstance(getattr(model, name or "head", None), nn.Module):
+        name = _child_with(model, getattr(model, "get_input_embeddings", lambda: None)())
     has_head = getattr(model, "get_output_embeddings", lambda: None)() is not None
     if not name or not isinstance(getattr(model, name, None), nn.Module) or not has_head:
         raise TypeError(
@@ -78,6 +80,12 @@ def body_of(model: nn.Module) -> str:
             "one with a head, such as LlamaForCausalLM"
         )
     return name
+
+
+def _child_with(model: nn.Module, part: Any) -> str:
+    """The child that has ``part`` in it; ``""`` if none has."""
+    inside = (name for name, c in model.named_children() if any(m is part for m in c.modules()))
+    return next(inside, "") if part is not None else ""
 
 
 def layers_of(model: nn.Module) -> list[nn.Module]:

@@ -1,0 +1,48 @@
+"""A measurement of low precision in words."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ropewalk.lab.trained.precision_rows import Precision
+    from ropewalk.lab.trained.spread import Spread
+
+MARK = "✓"
+LEGEND = (
+    f"{MARK} the change exceeds its spread over passages: all of one sign, and the mean above the "
+    "standard deviation"
+)
+ALONE = "One passage has no spread, so no change is judged"
+
+
+def signed(value: float) -> str:
+    """Two digits with a sign; ``0`` where nothing changed."""
+    if not math.isfinite(value):
+        return "not finite"
+    return f"{value:+.2g}".replace("-", "−") if value else "0"
+
+
+def change(found: Spread, beyond: bool) -> str:
+    """Mean ± standard deviation over passages, marked if it exceeds its spread."""
+    spread = f" ± {found.sd:.1g}" if len(found.values) > 1 else ""
+    return f"{signed(found.mean)}{spread}{' ' + MARK if beyond else ''}"
+
+
+def judged(found: Precision) -> str:
+    """How the marks are to be read."""
+    return LEGEND if len(found.passages) > 1 else ALONE
+
+
+def contrasts(found: Precision) -> dict[str, list[str]]:
+    """Differences of losses between two ways of holding keys: what is taken from what → each."""
+    told: dict[str, list[str]] = {}
+    for each in found.contrasts():
+        a, b = each.a, each.b
+        if a.when != b.when:
+            heading, name = f"{a.when} − {b.when} rotation", f"{a.form} per {a.per}"
+        else:
+            heading, name = f"per {a.per} − per {b.per}", f"{a.form} {a.when}"
+        told.setdefault(heading, []).append(f"{name} {change(each.difference, each.beyond)}")
+    return told
