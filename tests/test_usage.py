@@ -389,8 +389,6 @@ def encoder() -> Any:
         num_hidden_layers=2,
         num_attention_heads=4,
         pad_token_id=0,
-        global_attn_every_n_layers=1,
-        reference_compile=False,
     )
     torch.manual_seed(0)
     return transformers.ModernBertForMaskedLM(config).eval()
