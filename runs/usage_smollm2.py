@@ -32,7 +32,7 @@ from ropewalk.lab.trained.passages import START, Passage, passages
 from ropewalk.lab.trained.rotations import Change, intercepting, rotations_of
 from ropewalk.lab.trained.spread import Spread, spread
 from ropewalk.lab.trained.turning import Turning
-from ropewalk.lab.trained.usage import Usage, usage
+from ropewalk.lab.trained.usage import Effect, Usage, usage
 from ropewalk.lab.trained.usage_document import document
 from ropewalk.models.loading import load, load_tokenizer, packaged
 
@@ -109,14 +109,12 @@ def shares(found: Usage) -> list[dict[str, Any]]:
     ]
 
 
-def band_rows(found: Usage) -> list[dict[str, Any]]:
+def effect_rows(found: Usage, effects: Sequence[Effect]) -> list[dict[str, Any]]:
     """A row for each band, treatment and length: perplexity before and after, and the change."""
     (group,) = found.groups
-    names = {id(e): f"{e.band.name} {e.treatment}" for e in found.bands}
-    names |= {id(e): f"p-RoPE, {e.band.name}" for e in found.p_rope}
     return [
         {
-            "band": names[id(effect)],
+            "band": f"{effect.band.name} {effect.treatment}",
             "pairs": list(effect.band.of(group.order)),
             "treatment": effect.treatment,
             "length": effect.length,
@@ -129,7 +127,7 @@ def band_rows(found: Usage) -> list[dict[str, Any]]:
             "change_nats_by_window": with_range(effect.change),
             "beyond_spread": effect.beyond,
         }
-        for effect in (*found.bands, *found.p_rope)
+        for effect in effects
     ]
 
 
@@ -178,7 +176,8 @@ def measure() -> dict[str, Any]:
             "by_layer": [attention["slowest_half"] for attention in whole["attentions"]],
         },
         "untouched": whole["untouched"],
-        "bands": band_rows(found),
+        "bands": effect_rows(found, found.bands),
+        "p_rope": effect_rows(found, found.p_rope),
         "quantised": quantised(model, texts[max(LENGTHS)]),
         "literature": whole["literature"],
     }

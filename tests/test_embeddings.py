@@ -563,6 +563,9 @@ def test_the_script_gives_the_stored_bytes() -> None:
     assert data == SLICE.read_bytes()
 
 
+TREATMENTS = ("zeroed", "position-free")
+
+
 def test_usage_record() -> None:
     record = json.loads(RECORD.read_text(encoding="utf-8"))
     assert {"kind", "model", "script", "versions", "settings", "literature"} <= set(record)
@@ -579,17 +582,19 @@ def test_usage_record() -> None:
 
     lengths = record["settings"]["lengths"]
     by_length: dict[int, set[float]] = {length: set() for length in lengths}
-    for row in record["bands"]:
+    for row in [*record["bands"], *record.get("p_rope", ())]:
         by_length[row["length"]].add(row["before"])
-        assert row["treatment"] in {"zeroed", "position-free"}
-        assert len(row["pairs"]) == pairs // 4
+        assert row["treatment"] in TREATMENTS
+        assert row in record.get("p_rope", ()) or len(row["pairs"]) == pairs // 4
         assert row["windows"] == record["settings"]["windows"][str(row["length"])]
         assert row["predicted_tokens"] == row["windows"] * (row["length"] - 1)
         change = math.log(row["after"] / row["before"])
         assert math.isclose(change, row["change_nats_by_window"]["mean"], abs_tol=1e-9)
     assert all(len(found) == 1 for found in by_length.values())
-    assert len({row["band"] for row in record["bands"]}) == 4
-    assert len(record["bands"]) == 4 * len(lengths)
+    names = {row["band"] for row in record["bands"]}
+    outermost = {f"{end} quarter {how}" for end in ("slowest", "fastest") for how in TREATMENTS}
+    assert outermost <= names
+    assert len(record["bands"]) == len(names) * len(lengths)
 
     errors = {(row["bits"], row["when"]): row["error"] for row in record["quantised"]}
     assert set(errors) == {(b, w) for b in (8, 4) for w in ("before rotation", "after rotation")}

@@ -27,6 +27,7 @@ from ropewalk.cli.precision import precision
 from ropewalk.cli.race import INTERRUPTED, race
 from ropewalk.cli.report import report
 from ropewalk.cli.show import show
+from ropewalk.cli.usage import usage
 from ropewalk.cli.walk import walk
 
 app = typer.Typer(
@@ -83,6 +84,7 @@ app.command(
 )(race)
 app.command("report", epilog="Example: ropewalk report race.jsonl --out race.html")(report)
 app.command("audit", epilog="Example: ropewalk audit path/to/model --json")(audit)
+app.command("usage", epilog="Example: ropewalk usage smollm2 --html usage.html")(usage)
 app.command("convert", epilog="Example: ropewalk convert model model-interleaved --to interleaved")(
     convert
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from torch import Tensor
 
@@ -46,12 +47,8 @@ class Applied:
         if place is not None and place.layout is not None:
             cos, sin = first_copy(cos, form), first_copy(sin, form)
             form, own = replace(form, layout=place.layout, tables="pairs", order="kept"), None
-        if own is None:
-
-            def own(xs: tuple[Tensor, ...], c: Tensor, s: Tensor) -> tuple[Tensor, ...]:
-                return turned(xs, c, s, form, function)
-
-        return Applied(tensors, cos, sin, form, function, own)
+        through = partial(turned, form=form, function=function) if own is None else own
+        return Applied(tensors, cos, sin, form, function, through)
 
 
 def applied(

@@ -177,7 +177,18 @@ def _on_bands(record: dict[str, Any] | None) -> tuple[str, ...]:
         "The table gives perplexity before and after on SmolLM2-135M: position-free means "
         "frequency 0 with the content kept, zeroed means q and k set to 0 there. Content lives in "
         "the slow pairs, and what their rotation is worth depends on the length.",
+        *_truncated(record),
     )
+
+
+def _truncated(record: dict[str, Any]) -> tuple[str, ...]:
+    """p-RoPE without training, at each length; nothing in a record without it."""
+    rows: dict[str, list[str]] = {}
+    for row in record.get("p_rope", ()):
+        ratio = f"× {row['after'] / row['before']:.3g} at {row['length']:,}"
+        rows.setdefault(row["band"].removesuffix(" position-free"), []).append(ratio)
+    told = "; ".join(f"{name}: {' and '.join(ratios)}" for name, ratios in rows.items())
+    return (f"p-RoPE without training, perplexity by length – {told} tokens.",) if told else ()
 
 
 def _verdict(slow: int, pairs: int, figures: dict[str, Figure]) -> str:

@@ -1,4 +1,4 @@
-"""How large q and k are in every pair of lanes, before they are rotated; and how fast pairs turn."""
+"""How large q and k are in each pair of lanes before they are rotated, and how fast pairs turn."""
 
 from __future__ import annotations
 

@@ -55,7 +55,8 @@ def require_causal(model: nn.Module) -> None:
     other[-1] = ids[0]
     before, after = (states(model, each)[:-1].double() for each in (ids, other))
     scale = float(before.abs().max()) or 1.0
-    if float((before - after).abs().max()) > 1e-2 * scale:
+    rounding = max(1e-4, 8 * torch.finfo(next(model.parameters()).dtype).eps)
+    if float((before - after).abs().max()) > rounding * scale:
         raise TypeError(
             f"{type(model).__name__} lets a token see later ones, as an encoder does, so the loss "
             "of the next token means nothing; give a causal language model"

@@ -51,8 +51,8 @@ class Turning:
 
 def canonical(call: Applied, x: Tensor, layer: int, role: str) -> Turning:
     """``x`` of a call as :class:`Turning` has it; views where that is possible."""
-    tables = [_table(first_copy(t, call.form), x) for t in (call.cos, call.sin)]
-    return Turning(layer, role, _heads_first(x, _tokens_first(call, x)), *tables, call.form)
+    cos, sin = (_table(first_copy(t, call.form), x) for t in (call.cos, call.sin))
+    return Turning(layer, role, _heads_first(x, _tokens_first(call, x)), cos, sin, call.form)
 
 
 def restored(call: Applied, like: Tensor, x: Tensor) -> Tensor:

@@ -52,10 +52,12 @@ def _verdicts(found: Usage) -> Iterator[str]:
             f"The slowest half of the pairs carries {found.slowest_half.mean:.0%} of ‖q‖‖k‖ "
             "(before the rotation, mean over layers and heads)."
         )
-    for how, words in ((FREE, "stands still"), (ZEROED, "is zeroed")):
+    for how in (FREE, ZEROED):
         slow = [e for e in found.bands if e.treatment == how and e.band.stop == 1.0]
         costs = " and ".join(f"{_nats(e)} at {e.length:,} tokens" for e in slow)
-        yield f"When the {slow[0].band.name.removeprefix('the ')} {words}, loss changes by {costs}."
+        name = slow[0].band.name
+        which = name if name.startswith("all") else f"the {name}"
+        yield f"With {which} {how}, loss changes by {costs}."
     yield NORM_IS_NOT_USE
     yield NOT_TRAINED
     for entry in LITERATURE:
@@ -67,8 +69,9 @@ def _nats(effect: Effect) -> str:
 
 
 def signed(value: float) -> str:
-    """A change with its sign, three digits."""
-    return f"{value:+.3f}".replace("-", "−")
+    """A change with its sign, to a ten-thousandth."""
+    text = f"{value:+.4f}"
+    return "0.0000" if float(text) == 0 else text.replace("-", "\N{MINUS SIGN}")
 
 
 def certainty(effect: Effect) -> str:
