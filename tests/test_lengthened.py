@@ -155,14 +155,23 @@ def test_passages_begin_a_quarter_in_and_after_the_token_that_is_expected(tmp_pa
         passages(plain, 10, files=[file])
 
 
-@given(st.lists(st.floats(-10, 10), min_size=1, max_size=6))
-def test_beyond_the_spread(values: list[float]):
+@given(st.lists(st.floats(-10, 10), min_size=1, max_size=30))
+def test_beyond_the_spread_is_a_students_interval_without_0(values: list[float]):
+    scipy_stats = pytest.importorskip("scipy.stats")
     found = spread(values)
     assert math.isclose(found.mean, sum(values) / len(values), abs_tol=1e-12)
-    one_sign = all(v > 0 for v in values) or all(v < 0 for v in values)
-    wide = len(values) > 1 and abs(found.mean) <= statistics.stdev(values)
-    assert beyond(values) == (len(values) > 1 and one_sign and not wide)
     assert beyond(values) == beyond([-v for v in values])
+    if len(values) < 2:
+        assert not beyond(values)
+        return
+    bar = scipy_stats.t.ppf(0.975, min(len(values) - 1, 20)) * found.sd / len(values) ** 0.5
+    if abs(abs(found.mean) - bar) > 1e-3 * bar:
+        assert beyond(values) == (abs(found.mean) > bar)
+
+
+def test_chance_is_seldom_called_beyond_the_spread():
+    drawn_by_three = torch.randn(4000, 3, generator=torch.Generator().manual_seed(0)).tolist()
+    assert 0.035 < sum(map(beyond, drawn_by_three)) / 4000 < 0.065
 
 
 # --- variants -------------------------------------------------------------------------------------
@@ -274,10 +283,10 @@ def told(values: dict[str, list[list[float]]], native: int = 2) -> Lengthened:
 def test_who_wins_and_what_is_written():
     found = told(
         {
-            "untouched": [[1.0, 2.0], [1.0, 2.0], [5.0, 6.1]],
-            "good": [[1.2, 2.3], [1.2, 2.3], [1.1, 2.0]],
-            "like it": [[1.1, 2.1], [1.1, 2.1], [1.0, 2.2]],
-            "worse": [[3.0, 4.0], [3.0, 4.1], [3.0, 4.1]],
+            "untouched": [[1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [5.0, 6.0, 7.1]],
+            "good": [[1.2, 2.2, 3.21], [1.2, 2.2, 3.21], [1.1, 2.0, 3.0]],
+            "like it": [[1.1, 2.1, 3.11], [1.1, 2.1, 3.11], [1.0, 2.2, 3.1]],
+            "worse": [[3.0, 4.0, 5.1], [3.0, 4.1, 5.0], [3.0, 4.1, 5.0]],
         }
     )
     first, _, last = found.buckets()
@@ -286,8 +295,8 @@ def test_who_wins_and_what_is_written():
     # Not apart beyond the native length, so the one that costs short text less.
     assert found.chosen().name == "like it"
     said = verdicts(found)
-    assert said[0].startswith("untouched: loss rises by 4.050 ± 0.071 nats")
-    assert "good: short text (0–1) costs 0.250 ± 0.071 nats; loss falls by 0.200" in said[1]
+    assert said[0].startswith("untouched: loss rises by 4.033 ± 0.058 nats")
+    assert "good: short text (0–1) costs 0.203 ± 0.006 nats; loss falls by 0.170" in said[1]
     assert "0–2: untouched is best" in said
     assert "2–3: good is best; like it not apart from it" in said
 

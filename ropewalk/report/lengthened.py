@@ -25,8 +25,8 @@ def page(found: Lengthened, model: str) -> str:
         _table(found),
         el(
             "p",
-            "Two methods are apart where their losses, text by text, differ with one sign and by "
-            "more in the mean than the standard deviation of the differences. The numbers: ",
+            "Two methods are apart where the 95 % interval (Student's t) of their differences, "
+            "text by text, does not hold 0. The numbers: ",
             file_inside("extend.json", "application/json", json_inside(found.as_dict())),
             ".",
             class_="quiet",

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 MARK = "✓"
 LEGEND = (
-    f"{MARK} the change exceeds its spread over passages: all of one sign, and the mean above the "
-    "standard deviation"
+    f"{MARK} the change exceeds its spread over passages: its 95 % interval (Student's t) does not "
+    "hold 0"
 )
 ALONE = "One passage has no spread, so no change is judged"
 

@@ -103,8 +103,8 @@ def run(text: Embedded) -> Step:
             "Precision: casting q and k costs the same at every position as long as the angles are "
             "exact. Angles computed in bfloat16 are "
             f"{rough[1]['error'] / exact[1]['error']:.0f} times worse at 128 already.",
-            "Keys kept at 8 or 4 bits with a scale a channel have a larger error after rotation than "
-            "before it, since rotation mixes the channels that have offsets of their own.",
+            "Keys kept at 8 or 4 bits with a scale a channel have a larger error after rotation "
+            "than before it, since rotation mixes the channels that have offsets of their own.",
             *(() if longer is None else (stretched.paragraph(longer),)),
             *paragraphs,
         ),
