@@ -48,7 +48,7 @@ def table(
     return el("figure", el("figcaption", caption), scrolling)
 
 
-def row(name: str, *cells: str) -> list[Html]:
+def cells(name: str, *cells: str) -> list[Html]:
     """A row of :func:`table` by its words."""
     return [el("th", name, scope="row"), *(el("td", cell) for cell in cells)]
 

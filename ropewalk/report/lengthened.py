@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ropewalk.lab.trained.lengths import Lengthened
 from ropewalk.lab.trained.spread import spread
-from ropewalk.report.document import file_inside, json_inside, row, table, whole
+from ropewalk.report.document import cells, file_inside, json_inside, table, whole
 from ropewalk.report.figures import Figure, Lines, svg
 from ropewalk.report.html import Html, el
 from ropewalk.report.lengthened_words import cell, verdicts
@@ -45,7 +45,7 @@ def _figure(found: Lengthened) -> Figure:
 
 def _table(found: Lengthened) -> Html:
     rows = [
-        row(
+        cells(
             f"{start:,}–{stop:,}",
             *(f"{cell(found, c, b)} ± {spread(c.buckets[b]).sd:.3f}" for c in found.curves),
         )

@@ -4,44 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from ropewalk.report.document import cells, table, whole
 from ropewalk.report.figures.scale import number
+from ropewalk.report.html import Html, el
 from ropewalk.report.precision_words import change, contrasts, judged, signed
-from ropewalk.report.race.html import Html, el, join
 
 if TYPE_CHECKING:
     from ropewalk.lab.trained.precision_rows import Precision, Row
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 WIDTH, ROW, TOP, BOTTOM, LEFT, RIGHT = 760, 22, 26, 44, 236, 16
 LEAST = 1e-4
 """Nats below which the axis is linear: less is nothing."""
-STYLE = """
-.dot { fill: var(--c); stroke: var(--c); stroke-width: 2; } .hollow { fill: var(--paper); }
-.each { stroke: var(--c); stroke-opacity: .55; stroke-width: 2; fill: none; }
-.zero { stroke: var(--quiet); fill: none; } .chart .head { fill: var(--ink); font-weight: 600; }
-.key { margin-right: 1.2rem; } .key.c0, .key.c1 { color: var(--c); }
-"""
 
 
 def page(found: Precision, source: str) -> str:
     """The page of a measurement of the model at ``source``; one HTML document."""
-    title = f"Low precision: {source}"
-    head = join(
-        Html('<meta charset="utf-8">'),
-        Html(f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'),
-        Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-        Html('<meta name="color-scheme" content="light dark">'),
-        el("title", f"{title} · ropewalk"),
-        Html('<link rel="icon" href="data:,">'),
-        el("style", Html(_styles())),
-    )
     count = len(found.passages)
-    body = el(
-        "main",
-        el("h1", title),
+    return whole(
+        f"Low precision: {source}",
         el(
             "p",
             f"{found.model} in {found.arithmetic}, {count} passages of {found.length:,} tokens "
@@ -58,12 +40,6 @@ def page(found: Precision, source: str) -> str:
         *_tables(found),
         el("footer", el("p", judged(found), ".", class_="quiet")),
     )
-    return f'<!DOCTYPE html>\n<html lang="en">\n{join(head, el("body", body))}\n</html>\n'
-
-
-def _styles() -> str:
-    sheet = files("ropewalk.report").joinpath("assets/race.css").read_text(encoding="utf-8")
-    return sheet.strip() + STYLE
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -83,21 +59,16 @@ def _tables(found: Precision) -> list[Html]:
 
 def _table(heads: tuple[str, ...], rows: Iterable[Row]) -> Html:
     body = [
-        el(
-            "tr",
-            el("th", str(row.variant), scope="row"),
-            *([] if row.error is None else [el("td", number(row.error.mean))]),
-            el("td", number(row.loss.mean)),
-            el("td", change(row.change, row.beyond)),
+        cells(
+            str(each.variant),
+            *([] if each.error is None else [number(each.error.mean)]),
+            number(each.loss.mean),
+            change(each.change, each.beyond),
         )
-        for row in rows
+        for each in rows
     ]
-    table = el(
-        "table",
-        el("thead", el("tr", *(el("th", text, scope="col") for text in heads))),
-        el("tbody", *body),
-    )
-    return el("div", table, class_="scroll", tabindex=0, role="region", aria_label=heads[0])
+    caption = "Loss and its change, means over passages"
+    return table(caption, heads, body)
 
 
 # --- figure --------------------------------------------------------------------------------------

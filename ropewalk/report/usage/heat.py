@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from ropewalk.report.figures.panels import evenly
 from ropewalk.report.figures.scale import number
-from ropewalk.report.race.html import Html, el
+from ropewalk.report.html import Html, el
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 760, 58, 20, 24, 40
 TALLEST, LARGEST = 480, 18

@@ -3,40 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.resources import files
 from statistics import fmean
 from typing import Any
 
 from ropewalk.lab.trained.usage_words import signed
+from ropewalk.report.document import cells, table, whole
 from ropewalk.report.figures.scale import number
+from ropewalk.report.html import Html, el, join, name
 from ropewalk.report.race.chart import Chart, Point, draw, swatch
-from ropewalk.report.race.html import Html, el, join, name
 from ropewalk.report.usage.heat import heat
 
 Document = Mapping[str, Any]
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
-POLICY += "form-action 'none'"
-STYLE = ".cell { fill: var(--c0); } .cell:hover { stroke: var(--ink); }"
 MARK = "*"
 
 
 def page(document: Document) -> str:
     """The page of a document of :mod:`ropewalk.lab.trained.usage_document`, with its ``source``."""
     title = f"Usage: {document['source']}"
-    head = join(
-        Html('<meta charset="utf-8">'),
-        Html(f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'),
-        Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-        Html('<meta name="color-scheme" content="light dark">'),
-        Html('<meta name="referrer" content="no-referrer">'),
-        el("title", f"{title} · ropewalk"),
-        Html('<link rel="icon" href="data:,">'),
-        el("style", Html(_styles())),
-    )
-    body = el(
-        "main",
-        el("h1", title),
+    return whole(
+        title,
         el("p", _what(document)),
         el("ul", *(el("li", text) for text in document["reading"]), class_="verdicts"),
         *_cautions(document),
@@ -52,13 +38,6 @@ def page(document: Document) -> str:
         el("h2", "Literature on both sides"),
         el("ul", *(_paper(entry) for entry in document["literature"])),
     )
-    whole = join(head, el("body", body))
-    return f'<!DOCTYPE html>\n<html lang="en">\n{whole}\n</html>\n'
-
-
-def _styles() -> str:
-    css = files("ropewalk.report").joinpath("assets/race.css").read_text(encoding="utf-8")
-    return f"{css.strip()}\n{STYLE}"
 
 
 def _what(document: Document) -> Html:
@@ -148,24 +127,10 @@ def _truncated(document: Document) -> Html:
 
 
 def _table(head: Sequence[str], rows: Sequence[Mapping[str, Any]], columns: Sequence[Any]) -> Html:
-    cells = {(row["band"], row["treatment"], row["length"]): _cell(row) for row in rows}
-    body = [
-        el(
-            "tr",
-            el("th", band, scope="row"),
-            *(el("td", cells[band, how, n]) for how, n in columns),
-        )
-        for band in _names(rows)
-    ]
-    table = el(
-        "table",
-        el("thead", el("tr", *(el("th", text, scope="col") for text in head))),
-        el("tbody", *body),
-        class_="results",
-    )
+    found = {(each["band"], each["treatment"], each["length"]): _cell(each) for each in rows}
+    body = [cells(band, *(found[band, how, n] for how, n in columns)) for band in _names(rows)]
     caption = f"Change of the loss in nats a token ± its spread over passages; {MARK} beyond it."
-    scrolling = el("div", table, class_="scroll", tabindex=0, role="region", aria_label=caption)
-    return el("figure", el("figcaption", caption), scrolling)
+    return table(caption, head, body, "results")
 
 
 def _cell(row: Mapping[str, Any]) -> str:
