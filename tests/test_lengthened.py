@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -253,6 +254,38 @@ def test_buckets_are_means_of_the_losses_in_them():
                 assert curve.buckets[b][t] == pytest.approx(mean, rel=1e-5)
 
 
+def test_what_is_read_alone_shows_how_hard_it_is():
+    model, read, found = measured("linear")
+    for t, text in enumerate(read):
+        for b, (start, stop) in enumerate(found.edges):
+            mean = literal(model, text.ids[start:stop]).mean().item()
+            assert found.alone[b][t] == pytest.approx(mean, rel=1e-5)
+    assert found.alone[0] == found.curves[0].buckets[0]
+    assert found.excess(found.curves[0], 0).values == (0.0, 0.0)
+    # The token that is expected before a text stands before each bucket too.
+    begun = [Passage("text", torch.cat((torch.ones(1, dtype=torch.int64), drawn(127))), 1)]
+    wanted = plans(resolve(model.config.to_dict()), 128, ("ntk",), None)
+    found = lengthened(model, wanted, begun, bucket=64)
+    window = torch.cat((begun[0].ids[:1], begun[0].ids[64:]))
+    assert found.alone[1][0] == pytest.approx(literal(model, window)[1:].mean().item(), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("to", "bucket", "edges"),
+    [
+        (128, 48, [0, 48, 96, 128]),
+        (110, 48, [0, 48, 110]),  # 14 tokens are no bucket
+        (120, 48, [0, 48, 96, 120]),
+        (30, 48, [0, 30]),
+        (96, 48, [0, 48, 96]),
+    ],
+)
+def test_what_is_left_of_a_text_is_not_a_bucket_if_it_is_short(to, bucket, edges):
+    from ropewalk.lab.trained.lengths import _edges
+
+    assert _edges(to, bucket) == tuple(itertools.pairwise(edges))
+
+
 def test_where_frequencies_follow_the_length_short_text_is_read_as_such():
     model = made()
     read = [Passage("text", drawn(128))]
@@ -268,7 +301,7 @@ def test_where_frequencies_follow_the_length_short_text_is_read_as_such():
 
 
 def told(values: dict[str, list[list[float]]], native: int = 2) -> Lengthened:
-    """What would be said of losses; one bucket a place, native to the second."""
+    """What would be said of losses; one bucket a place, native to the second, all equally hard."""
     plan = extend(resolve(made().config.to_dict()), 128)
     curves = [
         Curve(name, None if name == "untouched" else plan, tuple(map(tuple, rows)))
@@ -277,7 +310,8 @@ def told(values: dict[str, list[list[float]]], native: int = 2) -> Lengthened:
     count = len(curves[0].buckets)
     texts = tuple(f"t{i}" for i in range(len(curves[0].buckets[0])))
     edges = tuple((i, i + 1) for i in range(count))
-    return Lengthened(native, count, texts, tuple(curves), edges)
+    alone = ((1.0,) * len(texts),) * count
+    return Lengthened(native, count, texts, tuple(curves), edges, alone)
 
 
 def test_who_wins_and_what_is_written():
@@ -295,8 +329,10 @@ def test_who_wins_and_what_is_written():
     # Not apart beyond the native length, so the one that costs short text less.
     assert found.chosen().name == "like it"
     said = verdicts(found)
-    assert said[0].startswith("untouched: loss rises by 4.033 ± 0.058 nats")
-    assert "good: short text (0–1) costs 0.203 ± 0.006 nats; loss falls by 0.170" in said[1]
+    assert said[0].startswith("untouched: from 2 on loss rises by 4.033 ± 0.058 nats")
+    assert (
+        "good: short text (0–1) costs 0.203 ± 0.006 nats; from 2 on loss falls by 0.170" in said[1]
+    )
     assert "0–2: untouched is best" in said
     assert "2–3: good is best; like it not apart from it" in said
 
@@ -385,7 +421,8 @@ def test_the_command_measures_and_writes_what_it_chose(capsys, tmp_path: Path, f
     status, out, _ = run(capsys, "extend", folder, "--to", 128, "--measure", *files)
     assert status == 0
     assert "untouched" in out
-    assert "0–128" in out
+    assert "0–16" in out
+    assert "alone" in out
 
 
 def test_the_command_writes_without_measuring(capsys, tmp_path: Path):
@@ -433,17 +470,24 @@ def test_the_command_refuses_in_one_line(capsys, tmp_path: Path, arguments, word
 
 
 def test_smollm2_to_16384():
+    """The bars of YaRN and of the untouched model are set on losses of which the text's own
+    difficulty is taken off: the plays grow harder towards their middle, by .2 nats."""
     record = records.load("extend_smollm2")
     assert record is not None
     methods = {m["name"]: m for m in record["methods"]}
     assert record["to"] == 16384
-    last = {
-        name: [v for b in m["buckets"] if b["from"] >= 12288 for v in b["loss"]["values"]]
+    mean = statistics.fmean
+    short = {name: m["buckets"][0]["loss"]["mean"] for name, m in methods.items()}
+    far = {
+        name: mean(b["excess"]["mean"] for b in m["buckets"] if b["from"] >= 12288)
+        - m["buckets"][0]["excess"]["mean"]
         for name, m in methods.items()
     }
-    first = {name: m["buckets"][0]["loss"]["values"] for name, m in methods.items()}
-    mean = statistics.fmean
-    assert mean(last["untouched"]) - mean(first["untouched"]) > 1.0
-    assert abs(mean(last["yarn ×4"]) - mean(first["yarn ×4"])) < 0.15
-    assert mean(first["linear ×4"]) - mean(first["untouched"]) > 1.0
+    assert far["untouched"] > 1.0
+    assert abs(far["yarn ×4"]) < 0.15
+    assert short["linear ×4"] - short["untouched"] > 1.0
     assert (Path(__file__).parent.parent / record["script"]).is_file()
+    for m in methods.values():
+        for b, whole in zip(m["buckets"], record["buckets"], strict=True):
+            pairs = zip(b["loss"]["values"], whole["alone"]["values"], strict=True)
+            assert b["excess"]["values"] == pytest.approx([x - y for x, y in pairs], abs=1e-9)

@@ -78,6 +78,8 @@ def _draw(found: Lengthened, wanted: Wanted, chosen: Plan | None) -> None:
     title = f"{plain(wanted.config)}: {found.native:,} → {found.to:,} tokens, loss in nats a token"
     out.print(Text(title, style="bold"))
     out.print(_table(found))
+    about = "≈ not apart from the best; alone: these tokens as a short text, untouched"
+    out.print(Text(about, style="dim"))
     for line in verdicts(found):
         out.print(Text(f"· {line}"))
     if chosen is None:
@@ -96,17 +98,20 @@ def _table(found: Lengthened) -> Any:
     from rich.table import Table
     from rich.text import Text
 
+    from ropewalk.lab.trained.spread import spread
     from ropewalk.report.lengthened_words import cell
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("tokens", justify="right")
     for curve in found.curves:
         table.add_column(curve.name, justify="right")
+    table.add_column("alone", justify="right", style="dim")
     for place, bucket in enumerate(found.buckets()):
         name = f"{bucket.start:,}–{bucket.stop:,}"
         table.add_row(
             Text(name, style="" if bucket.start < found.native else "yellow"),
             *(_cell(cell(found, curve, place), curve, bucket.best) for curve in found.curves),
+            f"{spread(found.alone[place]).mean:.3f}",
         )
     return table
 

@@ -116,15 +116,15 @@ def _draw(found: Usage, model: str) -> None:
 
 
 def _bands(found: Usage) -> Table:
-    """A row for each band: wavelengths, share, and what its two treatments change."""
+    """Two rows for each band: what is changed when it stands still, and when it is zeroed."""
     from ropewalk.lab.trained.bands import FREE, ZEROED
 
-    columns = [(how, n) for how in (FREE, ZEROED) for n in found.lengths]
-    table = _table("pairs", "wavelengths", "share", *(f"Δ {how} at {n:,}" for how, n in columns))
+    table = _table("pairs, wavelengths", "share", "", *(f"Δ at {n:,}" for n in found.lengths))
     cells = {(e.band, e.treatment, e.length): _change(e) for e in found.bands}
     for band in dict.fromkeys(effect.band for effect in found.bands):
-        row = [cells[band, how, n] for how, n in columns]
-        table.add_row(band.name, _wavelengths(found, band), _share(found, band), *row)
+        free, zeroed = ([cells[band, how, n] for n in found.lengths] for how in (FREE, ZEROED))
+        table.add_row(band.name, _share(found, band), FREE, *free)
+        table.add_row(f"  {_wavelengths(found, band)}", "", ZEROED, *zeroed)
     return table
 
 

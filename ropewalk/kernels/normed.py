@@ -9,7 +9,6 @@ and forward-mode derivatives.
 from __future__ import annotations
 
 import math
-from numbers import Real
 from typing import Any
 
 import torch
@@ -20,7 +19,8 @@ from ropewalk.kernels import fused, native
 from ropewalk.kernels.arguments import check_out, require_changeable, require_tensor
 from ropewalk.kernels.derivatives import by_phases, kept
 from ropewalk.kernels.devices import kernel_on
-from ropewalk.kernels.kinds import ordinary, require_dense
+from ropewalk.kernels.kinds import ordinary
+from ropewalk.kernels.norm_arguments import require_eps, require_weight
 from ropewalk.kernels.phases import tables
 from ropewalk.kernels.plain import broadcast_tables, compute_dtype, turn
 from ropewalk.kernels.rotate import checked
@@ -72,8 +72,8 @@ def norm_rotate(
     if done is not None:
         return done[0]
     require_tensor(x)
-    _require_eps(eps)
-    _require_weight(weight, x)
+    require_eps(eps)
+    require_weight(weight, x)
     held = spectrum.tensor if isinstance(spectrum, Steps) else None
     tensors = (x, weight, positions, held, out)
     if not ordinary(*tensors) and is_distributed(*tensors):
@@ -311,35 +311,3 @@ def _shards(
 
     steps = spectrum.on(x.device) if isinstance(spectrum, Spectrum) else spectrum
     return rotate_shards(part, x, positions, steps, inverse=False, offset=offset, out=out)
-
-
-# --- refusing -----------------------------------------------------------------------------------
-
-
-def _require_eps(eps: object) -> None:
-    if isinstance(eps, bool) or not isinstance(eps, Real):
-        raise TypeError(f"eps={eps!r} must be a number, such as 1e-6")
-    if not 0 <= eps < math.inf:
-        raise ValueError(f"eps={eps!r} must be finite and at least 0, such as 1e-6")
-
-
-def _require_weight(weight: object, x: Tensor) -> None:
-    """Refuse a weight that does not multiply the rows of x."""
-    if weight is None:
-        return
-    if not isinstance(weight, Tensor):
-        raise TypeError(
-            f"weight must be a tensor [head_dim], or None for ones, got {type(weight).__name__}"
-        )
-    require_dense("weight", weight)
-    if weight.dtype not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
-        raise TypeError(
-            f"weight has dtype {weight.dtype}; it must be float32, bfloat16, float16 or float64"
-        )
-    if x.dim() < 2 or weight.shape != x.shape[-1:]:
-        raise ValueError(
-            f"weight has shape {tuple(weight.shape)}, and x {tuple(x.shape)}; a norm over head_dim "
-            "has one weight for each lane, [head_dim], alike in every head"
-        )
-    if weight.device != x.device:
-        raise ValueError(f"weight is on {weight.device}, x on {x.device}; move one of them")

@@ -37,6 +37,7 @@ def page(found: Lengthened, model: str) -> str:
 def _figure(found: Lengthened) -> Figure:
     places = [(start + stop) / 2 for start, stop in found.edges]
     curves = {c.name: [spread(b).mean for b in c.buckets] for c in found.curves}
+    curves["each bucket alone"] = [spread(b).mean for b in found.alone]
     caption = (
         f"Loss by place in a text of {found.to:,} tokens; the native length is {found.native:,}."
     )
@@ -48,11 +49,13 @@ def _table(found: Lengthened) -> Html:
         cells(
             f"{start:,}–{stop:,}",
             *(f"{cell(found, c, b)} ± {spread(c.buckets[b]).sd:.3f}" for c in found.curves),
+            f"{spread(found.alone[b]).mean:.3f} ± {spread(found.alone[b]).sd:.3f}",
         )
         for b, (start, stop) in enumerate(found.edges)
     ]
     caption = (
         "Mean loss and its standard deviation over texts (texts differ more than methods; compare "
-        "along a row). ≈ not apart from the best of the row."
+        "along a row). ≈ not apart from the best of the row. Alone: the untouched model reads "
+        "these tokens as a short text of their own, which shows how hard they are."
     )
-    return table(caption, ["tokens", *(c.name for c in found.curves)], rows)
+    return table(caption, ["tokens", *(c.name for c in found.curves), "alone"], rows)

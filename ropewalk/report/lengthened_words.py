@@ -44,11 +44,16 @@ def _method(found: Lengthened, curve: Curve) -> str:
 
 
 def _rise(found: Lengthened, curve: Curve) -> str:
+    """How the loss changes over the text, beyond what the text itself changes."""
     rise = found.rise(curve)
     start, _ = found.edges[-1]
+    if not start:
+        return f"loss {spread(curve.buckets[0]).mean:.3f} nats"
     what = "rises" if rise.mean > 0 else "falls"
     sure = "" if beyond(rise.values) else ", within the spread over texts"
-    return f"loss {what} by {_size(rise)} from its first bucket to the last (from {start:,}){sure}"
+    return (
+        f"from {start:,} on loss {what} by {_size(rise)} against the same tokens read alone{sure}"
+    )
 
 
 def _size(found: Spread) -> str:

@@ -14,7 +14,7 @@ from ropewalk.report.precision_words import change, contrasts, judged, signed
 if TYPE_CHECKING:
     from ropewalk.lab.trained.precision_rows import Precision, Row
 
-WIDTH, ROW, TOP, BOTTOM, LEFT, RIGHT = 760, 22, 26, 44, 236, 16
+WIDTH, ROW, TOP, BOTTOM, LEFT, RIGHT = 760, 22, 26, 44, 284, 16
 LEAST = 1e-4
 """Nats below which the axis is linear: less is nothing."""
 
@@ -124,7 +124,7 @@ def _bent(value: float) -> float:
 
 
 def _ticks(low: float, high: float, height: int, across) -> Iterator[Html]:
-    powers = [LEAST * 10**n for n in range(12)]
+    powers = [LEAST * 10**n for n in range(1, 12)]  # the least would stand on the 0
     shown = [v for v in (0.0, *powers, *(-p for p in powers)) if low <= _bent(v) <= high]
     for value in shown:
         x = across(value)

@@ -29,13 +29,14 @@ def curves(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 def figures(record: dict[str, Any]) -> dict[str, Figure]:
     """For each method: the loss at the start of a text less that of the untouched model there, and
-    the loss far beyond the trained length less its own at the start."""
+    how it has changed far beyond the trained length, against the same tokens read alone."""
     start = {method["name"]: _mean(method, 0, FAR // 6) for method in record["methods"]}
+    excess = {method["name"]: _mean(method, 0, FAR // 6, "excess") for method in record["methods"]}
     found = {}
     for method in record["methods"]:
         name = method["name"]
         key = name.replace(" ×", "_")
-        rise = _mean(method, FAR, record["to"]) - start[name]
+        rise = _mean(method, FAR, record["to"], "excess") - excess[name]
         if name != "untouched":
             found[f"{key}_short"] = Figure(
                 start[name] - start["untouched"],
@@ -43,7 +44,7 @@ def figures(record: dict[str, Any]) -> dict[str, Figure]:
             )
         found[f"{key}_far"] = Figure(
             rise,
-            f"nats by which the loss beyond {FAR:,} tokens exceeds that of the first 2,048, {name}",
+            f"nats by which the loss rises beyond {FAR:,} tokens, {name}",
             name == "untouched",
         )
     return found
@@ -54,16 +55,16 @@ def paragraph(record: dict[str, Any]) -> str:
     value = {key: figure.value for key, figure in figures(record).items()}
     return (
         f"Longer texts: SmolLM2-135M, trained to {record['native']:,} tokens, reads plays of "
-        f"{record['to']:,}. Untouched, its loss beyond {FAR:,} is {value['untouched_far']:.1f} "
-        f"nats above that of the first 2,048. YaRN ×4 keeps it within "
+        f"{record['to']:,}. Untouched, its loss rises by {value['untouched_far']:.1f} nats beyond "
+        f"{FAR:,} (against the same tokens read alone). With YaRN ×4 it stays within "
         f"{abs(value['yarn_4_far']):.2f}, for {value['yarn_4_short']:.2f} nats on short text; "
         f"linear interpolation ×4 without tuning costs {value['linear_4_short']:.1f} there."
     )
 
 
-def _mean(method: dict[str, Any], start: int, stop: int) -> float:
+def _mean(method: dict[str, Any], start: int, stop: int, what: str = "loss") -> float:
     losses = [
-        bucket["loss"]["mean"]
+        bucket[what]["mean"]
         for bucket in method["buckets"]
         if start <= bucket["from"] and bucket["to"] <= stop
     ]

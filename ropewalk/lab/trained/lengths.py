@@ -1,8 +1,10 @@
 """The loss by place in a long text, for every way to lengthen a model and for none.
 
-Losses are means over buckets of tokens. A model whose frequencies depend on the length of the text
-(dynamic NTK, LongRoPE) reads the buckets within its native length in a text that ends there, and
-the others in the whole.
+Losses are means over buckets of tokens. Texts are not equally hard from end to end, so each bucket
+is also read alone, as a short text of its own, by the untouched model: loss less that is what the
+place in the text does. A model whose frequencies depend on the length of the text (dynamic NTK,
+LongRoPE) reads the buckets within its native length in a text that ends there, and the others in
+the whole.
 """
 
 from __future__ import annotations
@@ -50,13 +52,17 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Lengthened:
-    """What was measured; the first curve is that of the untouched model."""
+    """What was measured; the first curve is that of the untouched model.
+
+    ``alone[b][t]`` is the untouched model's mean loss where bucket b of text t is all it reads.
+    """
 
     native: int
     to: int
     texts: tuple[str, ...]
     curves: tuple[Curve, ...]
     edges: tuple[tuple[int, int], ...]
+    alone: tuple[tuple[float, ...], ...]
 
     def buckets(self) -> list[Bucket]:
         """Who wins where."""
@@ -69,9 +75,13 @@ class Lengthened:
         """Loss less that of the untouched model, by text."""
         return apart(curve.buckets[bucket], self.curves[0].buckets[bucket])
 
+    def excess(self, curve: Curve, bucket: int) -> Spread:
+        """Loss less that of the same tokens read alone, by text."""
+        return apart(curve.buckets[bucket], self.alone[bucket])
+
     def rise(self, curve: Curve) -> Spread:
-        """Loss in the last bucket less that in the first of the same method, by text."""
-        return apart(curve.buckets[-1], curve.buckets[0])
+        """The excess in the last bucket less that in the first of the same method, by text."""
+        return apart(self.excess(curve, -1).values, self.excess(curve, 0).values)
 
     def chosen(self) -> Curve:
         """The method to write: of those that are best beyond the native length or not apart from
@@ -100,8 +110,14 @@ class Lengthened:
             "texts": list(self.texts),
             "methods": [self._method(curve) for curve in self.curves],
             "buckets": [
-                {"from": b.start, "to": b.stop, "best": b.best, "not_apart": list(b.tied)}
-                for b in self.buckets()
+                {
+                    "from": b.start,
+                    "to": b.stop,
+                    "alone": spread(alone).as_dict(),
+                    "best": b.best,
+                    "not_apart": list(b.tied),
+                }
+                for b, alone in zip(self.buckets(), self.alone, strict=True)
             ],
             "chosen": chosen.name,
             "config": None if chosen.plan is None else chosen.plan.config,
@@ -118,13 +134,14 @@ class Lengthened:
                     "from": start,
                     "to": stop,
                     "loss": spread(losses).as_dict(),
+                    "excess": self.excess(curve, b).as_dict(),
                     **({} if plan is None else {"change": self._told(curve, b)}),
                 }
                 for b, ((start, stop), losses) in enumerate(
                     zip(self.edges, curve.buckets, strict=True)
                 )
             ],
-            "last_less_first": rise.as_dict(),
+            "rise": {**rise.as_dict(), "beyond_spread": beyond(rise.values)},
         }
 
     def _told(self, curve: Curve, bucket: int) -> dict[str, Any]:
@@ -172,7 +189,7 @@ def lengthened(
     wanted: Sequence[Plan],
     texts: Sequence[Passage],
     *,
-    bucket: int = BUCKET,
+    bucket: int | None = None,
     told: Told = lambda done, of: None,
 ) -> Lengthened:
     """Measure the model as it is and under each plan; it is not changed.
@@ -181,7 +198,8 @@ def lengthened(
         model: a causal language model of transformers.
         wanted: plans for one length, from :func:`plans`.
         texts: passages of that length.
-        bucket: tokens whose losses are averaged.
+        bucket: tokens whose losses are averaged; if None ``BUCKET``, or a quarter of a native
+            length that is shorter than four of them.
         told: called with how many layers have run, and how many will.
 
     Raises:
@@ -189,7 +207,8 @@ def lengthened(
         ValueError: it cannot be built under a plan.
     """
     native, to = wanted[0].native, wanted[0].to
-    edges = tuple((start, min(start + bucket, to)) for start in range(0, to, bucket))
+    bucket = bucket or max(1, min(BUCKET, native // 4))
+    edges = _edges(to, bucket)
     models = [model, *(variant(model, plan) for plan in wanted)]
     groups = [[group for group, _ in wanted[0].groups()]]
     groups += [[group for _, group in plan.groups()] for plan in wanted]
@@ -198,23 +217,49 @@ def lengthened(
         for each in groups
     ]
     passes = [len(ends) * len(texts) for ends in cuts]
-    curves = []
+    passes[0] += len(edges) * len(texts)
+    curves: list[Curve] = []
+    alone: list[list[float]] = []
     for place, (each, ends) in enumerate(zip(models, cuts, strict=True)):
         before, of = sum(passes[:place]), sum(passes)
         share = partial(_share, told, before / passes[place], of / passes[place])
         was_training = each.training
         with counting(each.eval(), passes[place], share):
+            if not place:
+                alone += [_alone(each, text, edges) for text in texts]
             rows = _by_bucket(each, texts, ends, edges)
         each.train(was_training)
         plan = wanted[place - 1] if place else None
         name = UNTOUCHED if plan is None else label(plan)
         curves.append(Curve(name, plan, tuple(zip(*rows, strict=True))))
-    return Lengthened(native, to, tuple(t.name for t in texts), tuple(curves), edges)
+    names = tuple(text.name for text in texts)
+    return Lengthened(native, to, names, tuple(curves), edges, tuple(zip(*alone, strict=True)))
+
+
+def _edges(to: int, bucket: int) -> tuple[tuple[int, int], ...]:
+    """Buckets up to ``to``; what is left at the end joins the last if it is less than half one."""
+    starts = list(range(0, to, bucket))
+    if len(starts) > 1 and 2 * (to - starts[-1]) < bucket:
+        starts.pop()
+    return tuple(zip(starts, [*starts[1:], to], strict=True))
 
 
 def _share(told: Told, before: float, whole: float, done: int, of: int) -> None:
     """One model's layers among those of all: ``before`` and ``whole`` in units of its own."""
     told(round(before * of) + done, round(whole * of))
+
+
+def _alone(model: nn.Module, text: Passage, edges: Sequence[tuple[int, int]]) -> list[float]:
+    """The mean loss of each bucket with nothing before it but what stands before any text."""
+    before = text.ids[: text.before]
+    found = []
+    for start, stop in edges:
+        window = text.ids[start:stop]
+        if start:
+            found.append(token_losses(model, torch.cat((before, window)))[len(before) :])
+        else:
+            found.append(token_losses(model, window))
+    return [float(losses.mean()) for losses in found]
 
 
 def _by_bucket(

@@ -23,10 +23,12 @@ START = 0.25
 
 @dataclass(frozen=True)
 class Passage:
-    """``ids`` int64 ``[tokens]``, with the tokens that the model expects before any text."""
+    """``ids`` int64 ``[tokens]``, of which the first ``before`` are what the model expects before
+    any text."""
 
     name: str
     ids: Tensor
+    before: int = 0
 
 
 def passages(
@@ -40,7 +42,11 @@ def passages(
     if not files and not 1 <= count <= len(PLAYS):
         raise ValueError(f"count={count} must be from 1 to {len(PLAYS)}; or give files of your own")
     texts = [(str(file), _read(file)) for file in files] or [(n, play(n)) for n in PLAYS[:count]]
-    return [Passage(name, _cut(tokenizer, name, text, length)) for name, text in texts]
+    before = _expected_before(tokenizer)
+    return [
+        Passage(name, _cut(tokenizer, name, text, before, length), len(before))
+        for name, text in texts
+    ]
 
 
 def _read(file: Path) -> str:
@@ -51,8 +57,7 @@ def _read(file: Path) -> str:
         raise ValueError(f"text {file}: {words}; give a readable text file") from None
 
 
-def _cut(tokenizer: Any, name: str, text: str, length: int) -> Tensor:
-    before = _expected_before(tokenizer)
+def _cut(tokenizer: Any, name: str, text: str, before: list[int], length: int) -> Tensor:
     ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
     wanted = length - len(before)
     if len(ids) < wanted:

@@ -213,7 +213,7 @@ def _result(
 
 def _row(variant: Variant, found: _Found, own: Mapping[int, list[float]]) -> Row:
     """A row; the model's own tables far off are compared with those at 0."""
-    made = isinstance(variant, Tables) and variant.how != OWN
-    reference = own[variant.first] if made else own[0]
+    first = variant.first if isinstance(variant, Tables) and variant.how != OWN else 0
+    reference = own[first]
     error = spread(found.errors) if found.errors else None
     return Row(variant, spread(found.losses), apart(found.losses, reference), error)
