@@ -16,8 +16,8 @@ def page(found: Lengthened, model: str) -> str:
         f"{model}: {found.native:,} → {found.to:,} tokens",
         el(
             "p",
-            f"Mean loss in nats a token over {_texts(found)} ({', '.join(found.texts)}), by place in "
-            f"the text. The model was trained to {found.native:,} tokens; nothing was "
+            f"Mean loss in nats a token over {_texts(found)} ({', '.join(found.texts)}), by place "
+            f"in the text. The model was trained to {found.native:,} tokens; nothing was "
             "tuned.",
         ),
         el(
