@@ -329,12 +329,28 @@ def test_who_wins_and_what_is_written():
     # Not apart beyond the native length, so the one that costs short text less.
     assert found.chosen().name == "like it"
     said = verdicts(found)
-    assert said[0].startswith("untouched: from 2 on loss rises by 4.033 ± 0.058 nats")
-    assert (
-        "good: short text (0–1) costs 0.203 ± 0.006 nats; from 2 on loss falls by 0.170" in said[1]
+    assert said[0].startswith(
+        "untouched: less the loss alone, the last bucket (from 2) is 4.033 ± 0.058 nats above"
+    )
+    assert said[1].startswith(
+        "good: short text (0–1) costs 0.203 ± 0.006 nats; less the loss alone, the last bucket "
+        "(from 2) is 0.170"
     )
     assert "0–2: untouched is best" in said
     assert "2–3: good is best; like it not apart from it" in said
+
+
+def test_a_rise_is_told_against_the_first_bucket_of_the_method():
+    """A method that costs everywhere alike stays level, though it is above the tokens alone."""
+    found = told({"untouched": [[1.0, 1.0]] * 3, "even": [[1.5, 1.6]] + [[1.4, 1.5]] * 2})
+    assert verdicts(found)[1].endswith("(from 2) is 0.100 ± 0.000 nats below the first")
+
+
+def test_one_text_has_no_spread_to_be_within():
+    found = told({"untouched": [[1.0]] * 3, "worse": [[1.5], [1.6], [1.7]]})
+    said = verdicts(found)
+    assert not any("within" in line for line in said)
+    assert said[-1].startswith("one text has no spread")
 
 
 def test_nothing_is_written_where_the_untouched_model_is_best():

@@ -537,3 +537,11 @@ def test_the_walk_tells_what_the_record_says():
         losses = row["loss"]["values"]
         plain = found["own"][0]["loss"]["values"]
         assert row["change"]["values"] == [a - b for a, b in zip(losses, plain, strict=True)]
+
+
+def test_an_exponent_keeps_its_hyphen():
+    from ropewalk.report.precision_words import signed
+
+    assert signed(-2.5e-7) == "−2.5e-07"
+    assert signed(4.1e-8) == "+4.1e-08"
+    assert signed(0.0) == "0"

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 DEFAULT_TEXTS = 3
 NOT_WRITTEN = ("quantization_config", "dtype", "transformers_version")
 """Keys that speak of how a GGUF file was read, not of the model."""
+ABOUT = (
+    "≈ not apart from the best: the 95 % interval of the difference over texts (Student's t) holds "
+    "0; alone: these tokens as a short text, untouched; ± standard deviation over texts"
+)
 
 
 def measured(wanted: Wanted, methods: str | None, texts: int | None, files: Sequence[Path]) -> None:
@@ -78,8 +82,7 @@ def _draw(found: Lengthened, wanted: Wanted, chosen: Plan | None) -> None:
     title = f"{plain(wanted.config)}: {found.native:,} → {found.to:,} tokens, loss in nats a token"
     out.print(Text(title, style="bold"))
     out.print(_table(found))
-    about = "≈ not apart from the best; alone: these tokens as a short text, untouched"
-    out.print(Text(about, style="dim"))
+    out.print(Text(ABOUT, style="dim"))
     for line in verdicts(found):
         out.print(Text(f"· {line}"))
     if chosen is None:

@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
     from ropewalk.lab.trained.usage import Effect, Usage
 
+ABOUT = (
+    "Δ: change of the loss in nats a token, mean ± standard deviation over passages; * beyond the "
+    "spread: the 95 % interval of the mean (Student's t) does not hold 0. p-RoPE: the fastest p of "
+    "the pairs turn, the others are position-free. Wavelengths in tokens"
+)
+
 
 def usage(
     model: Annotated[
@@ -101,13 +107,16 @@ def _draw(found: Usage, model: str) -> None:
     from ropewalk.lab.trained.usage_words import cautions, verdicts
 
     out = console()
-    passages = f"{len(found.texts)} passages of {', '.join(f'{n:,}' for n in found.lengths)} tokens"
+    word = "passage" if len(found.texts) == 1 else "passages"
+    passages = (
+        f"{len(found.texts)} {word} of {' and '.join(f'{n:,}' for n in found.lengths)} tokens"
+    )
     out.print(Text(f"{plain(model)}: {found.model}, {passages}", style="bold"))
     untouched = [f"{loss.mean:.3f} at {n:,}" for n, loss in sorted(found.untouched.items())]
     out.print(f"loss of the untouched model, nats a token: {', '.join(untouched)}")
     out.print(_bands(found))
     out.print(_truncated(found))
-    out.print(Text("Δ: change of the loss in nats a token ± its spread; * beyond it", style="dim"))
+    out.print(Text(ABOUT, style="dim"))
     for caution in cautions(found):
         for line in block("note", caution.split(" "), out.width, " ", "yellow"):
             out.print(line)

@@ -16,11 +16,18 @@ def page(found: Lengthened, model: str) -> str:
         f"{model}: {found.native:,} → {found.to:,} tokens",
         el(
             "p",
-            f"Mean loss in nats a token over {len(found.texts)} texts ({', '.join(found.texts)}), "
-            f"by place in the text. The model was trained to {found.native:,} tokens; nothing was "
+            f"Mean loss in nats a token over {_texts(found)} ({', '.join(found.texts)}), by place "
+            f"in the text. The model was trained to {found.native:,} tokens; nothing was "
             "tuned.",
         ),
-        Html(svg(_figure(found))),
+        el(
+            "div",
+            Html(svg(_figure(found))),
+            class_="scroll wide",
+            tabindex=0,
+            role="region",
+            aria_label="Loss by place",
+        ),
         el("ul", *(el("li", line) for line in verdicts(found))),
         _table(found),
         el(
@@ -34,6 +41,11 @@ def page(found: Lengthened, model: str) -> str:
     )
 
 
+def _texts(found: Lengthened) -> str:
+    count = len(found.texts)
+    return f"{count} text{'' if count == 1 else 's'}"
+
+
 def _figure(found: Lengthened) -> Figure:
     places = [(start + stop) / 2 for start, stop in found.edges]
     curves = {c.name: [spread(b).mean for b in c.buckets] for c in found.curves}
@@ -41,7 +53,11 @@ def _figure(found: Lengthened) -> Figure:
     caption = (
         f"Loss by place in a text of {found.to:,} tokens; the native length is {found.native:,}."
     )
-    return Figure("Loss by place", caption, (Lines("nats a token", "place", places, curves),))
+    return Figure(
+        "Loss by place",
+        caption,
+        (Lines("nats a token", "place in tokens, middle of each bucket", places, curves),),
+    )
 
 
 def _table(found: Lengthened) -> Html:
@@ -55,7 +71,7 @@ def _table(found: Lengthened) -> Html:
     ]
     caption = (
         "Mean loss and its standard deviation over texts (texts differ more than methods; compare "
-        "along a row). ≈ not apart from the best of the row. Alone: the untouched model reads "
-        "these tokens as a short text of their own, which shows how hard they are."
+        "along a row). ≈ not apart from the best (lowest) of the row. Alone: the untouched model "
+        "reads these tokens as a short text of their own, which shows how hard they are."
     )
     return table(caption, ["tokens", *(c.name for c in found.curves), "alone"], rows)

@@ -36,24 +36,28 @@ def _method(found: Lengthened, curve: Curve) -> str:
         pays = "texts of the first bucket are read as before"
     else:
         verb = "costs" if cost.mean > 0 else "gains"
-        pays = (
-            f"short text ({start:,}–{stop:,}) {verb} {_size(cost)}"
-            f"{'' if beyond(cost.values) else ', within the spread over texts'}"
-        )
+        pays = f"short text ({start:,}–{stop:,}) {verb} {_size(cost)}{_sure(cost)}"
     return f"{curve.name}: {pays}; {_rise(found, curve)}"
 
 
 def _rise(found: Lengthened, curve: Curve) -> str:
-    """How the loss changes over the text, beyond what the text itself changes."""
+    """How the loss changes over the text, less what the text itself changes."""
     rise = found.rise(curve)
     start, _ = found.edges[-1]
     if not start:
         return f"loss {spread(curve.buckets[0]).mean:.3f} nats"
-    what = "rises" if rise.mean > 0 else "falls"
-    sure = "" if beyond(rise.values) else ", within the spread over texts"
+    what = "above" if rise.mean > 0 else "below"
     return (
-        f"from {start:,} on loss {what} by {_size(rise)} against the same tokens read alone{sure}"
+        f"less the loss alone, the last bucket (from {start:,}) is {_size(rise)} {what} the first"
+        f"{_sure(rise)}"
     )
+
+
+def _sure(found: Spread) -> str:
+    """Whether a change can be told from chance; one text says nothing of it."""
+    if len(found.values) < 2 or beyond(found.values):
+        return ""
+    return ", within the spread over texts"
 
 
 def _size(found: Spread) -> str:

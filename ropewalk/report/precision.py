@@ -26,7 +26,8 @@ def page(found: Precision, source: str) -> str:
         f"Low precision: {source}",
         el(
             "p",
-            f"{found.model} in {found.arithmetic}, {count} passages of {found.length:,} tokens "
+            f"{found.model} in {found.arithmetic}, {count} passage{'' if count == 1 else 's'} of "
+            f"{found.length:,} tokens "
             f"({', '.join(found.passages)}). Loss of the untouched model: "
             f"{number(found.own[0].mean)} nats a token.",
         ),
@@ -67,7 +68,7 @@ def _table(heads: tuple[str, ...], rows: Iterable[Row]) -> Html:
         )
         for each in rows
     ]
-    caption = "Loss and its change, means over passages"
+    caption = "Loss and its change in nats a token, means over passages ± standard deviation"
     return table(caption, heads, body)
 
 
@@ -79,12 +80,13 @@ def _figure(found: Precision) -> Html:
     lost = len(found.rows) - len(rows)
     caption = (
         "Change of loss against the untouched model at the same positions, in nats a token: the "
-        "dot is the mean over passages, filled if it exceeds their spread, the line reaches from "
-        f"the least to the largest. The axis is linear within {number(LEAST)} and logarithmic "
-        "beyond."
+        "dot is the mean over passages, filled if its 95 % interval (Student's t) does not hold 0; "
+        "the line reaches from the least to the largest passage. The axis is linear within "
+        f"{number(LEAST)} and logarithmic beyond."
     )
     if lost:
-        caption += f" {lost} rows have no finite loss and are not drawn."
+        rows_have = "row has" if lost == 1 else "rows have"
+        caption += f" {lost} {rows_have} no finite loss and cannot be drawn."
     keys = (
         el("span", "● before rotation, or at position 0", class_="key c0"),
         el("span", "● after rotation, or farther on", class_="key c1"),

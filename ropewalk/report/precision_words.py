@@ -21,7 +21,8 @@ def signed(value: float) -> str:
     """Two digits with a sign; ``0`` where nothing changed."""
     if not math.isfinite(value):
         return "not finite"
-    return f"{value:+.2g}".replace("-", "−") if value else "0"
+    # The sign alone: an exponent keeps its hyphen, as in the standard deviation beside it.
+    return f"{'−' if value < 0 else '+'}{abs(value):.2g}" if value else "0"
 
 
 def change(found: Spread, beyond: bool) -> str:

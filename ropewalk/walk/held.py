@@ -58,4 +58,5 @@ def _judged(row: Mapping[str, Any]) -> str:
 
 
 def _signed(row: Mapping[str, Any]) -> str:
-    return f"{row['change']['mean']:+.2g}".replace("-", "−")
+    mean = row["change"]["mean"]
+    return f"{'−' if mean < 0 else '+'}{abs(mean):.2g}"

@@ -56,10 +56,15 @@ def paragraph(record: dict[str, Any]) -> str:
     return (
         f"Longer texts: SmolLM2-135M, trained to {record['native']:,} tokens, reads plays of "
         f"{record['to']:,}. Untouched, its loss rises by {value['untouched_far']:.1f} nats beyond "
-        f"{FAR:,} (against the same tokens read alone). With YaRN ×4 it stays within "
-        f"{abs(value['yarn_4_far']):.2f}, for {value['yarn_4_short']:.2f} nats on short text; "
-        f"linear interpolation ×4 without tuning costs {value['linear_4_short']:.1f} there."
+        f"{FAR:,} (against the same tokens read alone). With YaRN ×4 it stays flat "
+        f"({_signed(value['yarn_4_far'])} there against its own start), for "
+        f"{value['yarn_4_short']:.2f} nats on short text; linear interpolation ×4 without tuning "
+        f"costs {value['linear_4_short']:.1f} on short text."
     )
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}".replace("-", "−")
 
 
 def _mean(method: dict[str, Any], start: int, stop: int, what: str = "loss") -> float:

@@ -48,8 +48,8 @@ def _what(document: Document) -> Html:
     turning = document["layers"] - len(document["layers_that_do_not_rotate"])
     return join(
         f"{document['model']}, {turning} of {document['layers']} layers rotate. Texts: ",
-        *(part for text in document["texts"] for part in (name(text), " ")),
-        f"— loss of the untouched model: {losses}.",
+        *[part for text in document["texts"] for part in (", ", name(text))][1:],
+        f" — loss of the untouched model: {losses}.",
     )
 
 
@@ -129,7 +129,10 @@ def _truncated(document: Document) -> Html:
 def _table(head: Sequence[str], rows: Sequence[Mapping[str, Any]], columns: Sequence[Any]) -> Html:
     found = {(each["band"], each["treatment"], each["length"]): _cell(each) for each in rows}
     body = [cells(band, *(found[band, how, n] for how, n in columns)) for band in _names(rows)]
-    caption = f"Change of the loss in nats a token ± its spread over passages; {MARK} beyond it."
+    caption = (
+        "Change of the loss in nats a token, mean ± standard deviation over passages; "
+        f"{MARK} beyond the spread: the 95 % interval of the mean (Student's t) does not hold 0."
+    )
     return table(caption, head, body, "results")
 
 
