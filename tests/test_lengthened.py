@@ -7,6 +7,8 @@ import json
 import math
 import re
 import statistics
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from ropewalk.configs import resolve
 from ropewalk.configs.extend import extend
 from ropewalk.lab.trained import losses
 from ropewalk.lab.trained.lengths import Curve, Lengthened, lengthened, plans
-from ropewalk.lab.trained.losses import counting, token_losses
+from ropewalk.lab.trained.losses import counting, layers_of, token_losses
 from ropewalk.lab.trained.passages import Passage, passages
 from ropewalk.lab.trained.spread import beyond, spread
 from ropewalk.lab.trained.variants import variant
@@ -127,6 +129,48 @@ def test_losses_refuse_what_has_none():
         token_losses(transformers.BertModel(config), drawn(9))
     with pytest.raises(ValueError, match="at least 2 tokens"):
         token_losses(made(), drawn(1))
+
+
+FALCON_H1 = {
+    "head_dim": 16,
+    "mamba_d_ssm": 64,
+    "mamba_n_heads": 4,
+    "mamba_d_head": 16,
+    "mamba_d_state": 8,
+    "mamba_chunk_size": 16,
+}
+BAMBA = {
+    "attn_layer_indices": [1],
+    "mamba_n_heads": 8,
+    "mamba_d_head": 16,
+    "mamba_d_state": 8,
+    "mamba_chunk_size": 16,
+}
+
+
+def test_a_head_may_ask_the_body_for_its_numbers():
+    model, ids = made("FalconH1Config", **FALCON_H1, lm_head_multiplier=0.5), drawn(40)
+    torch.testing.assert_close(token_losses(model, ids), literal(model, ids), rtol=1e-5, atol=1e-5)
+
+
+def test_layers_are_found_where_the_first_has_no_attention():
+    assert len(layers_of(made("BambaConfig", **BAMBA))) == 3
+    kinds = {"lru_width": 64, "block_types": ["recurrent", "recurrent", "attention"]}
+    assert len(layers_of(made("RecurrentGemmaConfig", **kinds, head_dim=16))) == 3
+
+
+def test_losses_refuse_tokens_of_another_vocabulary():
+    for token in (101, -1):
+        with pytest.raises(ValueError, match=f"ids has token {token}, .* tokens 0 to 100"):
+            token_losses(made(), torch.tensor([3, token, 4]))
+
+
+def test_losses_that_are_not_finite_are_refused():
+    model = made()
+    with torch.no_grad():
+        model.model.layers[1].mlp.up_proj.weight.fill_(math.nan)
+    with pytest.raises(ValueError, match="not finite"):
+        token_losses(model, drawn(9))
 
 
 # --- passages and their spread --------------------------------------------------------------------
@@ -300,6 +344,39 @@ def test_where_frequencies_follow_the_length_short_text_is_read_as_such():
     assert ntk.buckets[:2] != untouched.buckets[:2]
 
 
+@pytest.mark.parametrize("native", [1, 2, 3, 7])
+@pytest.mark.parametrize("to", [8, 9, 17])
+def test_buckets_of_a_short_context_hold_losses(native: int, to: int):
+    model = made()
+    wanted = plans(resolve(model.config.to_dict()), to, ("ntk",), native)
+    found = lengthened(model, wanted, [Passage("text", drawn(to))])
+    assert all(math.isfinite(v) for curve in found.curves for row in curve.buckets for v in row)
+    assert all(math.isfinite(v) for row in found.alone for v in row)
+    for bucket in (0, -1, 3):
+        with pytest.raises(ValueError, match=f"bucket={bucket} must be 4 tokens or more"):
+            lengthened(model, wanted, [Passage("text", drawn(to))], bucket=bucket)
+
+
+def test_an_encoder_is_not_measured():
+    import transformers
+
+    torch.manual_seed(0)
+    config = transformers.ModernBertConfig(
+        hidden_size=64,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        vocab_size=101,
+        intermediate_size=32,
+        pad_token_id=0,
+        max_position_embeddings=64,
+    )
+    model = transformers.ModernBertForMaskedLM(config).train()
+    wanted = plans(resolve(model.config.to_dict()), 128, ("ntk",), None)
+    with pytest.raises(TypeError, match="lets a token see later ones"):
+        lengthened(model, wanted, [Passage("text", drawn(128))])
+    assert model.training
+
+
 def told(values: dict[str, list[list[float]]], native: int = 2) -> Lengthened:
     """What would be said of losses; one bucket a place, native to the second, all equally hard."""
     plan = extend(resolve(made().config.to_dict()), 128)
@@ -462,11 +539,14 @@ def test_the_command_writes_without_measuring(capsys, tmp_path: Path):
         (["MODEL", "--to", "99999999", "--measure"], "tokens"),
         (["MODEL", "--to", "128", "--texts", "2"], "add --measure"),
         (["MODEL", "--to", "128", "--methods", "yarn"], "add --measure"),
+        (["MODEL", "--to", "128", "--methods", ""], "add --measure"),
+        (["MODEL", "--to", "128", "--texts", "0"], "add --measure"),
         (["MODEL", "--to", "128", "--measure", "--methods", "ntk", "--method", "ntk"], "give one"),
         (
             ["MODEL", "--to", "128", "--measure", "--html", "no/such/folder/x.html"],
             "does not exist",
         ),
+        (["MODEL", "--to", "128", "--html", "x.none", "--write", "./x.none"], "a file of its own"),
         (["nowhere", "--to", "128", "--measure"], "nowhere"),
         (["BROKEN", "--to", "128", "--measure"], "tokenizer"),
     ],
@@ -480,6 +560,35 @@ def test_the_command_refuses_in_one_line(capsys, tmp_path: Path, arguments, word
     assert out == ""
     assert err.count("\n") == 1
     assert words in err
+
+
+@pytest.mark.parametrize("command", ["extend", "usage", "precision", "audit"])
+def test_the_command_passes_no_word_of_other_libraries_on(tmp_path: Path, files, command: str):
+    """Each in a process of its own: transformers says once that it falls back to its own code."""
+    kinds = {
+        "head_dim": 16,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 16,
+        "shared_expert_intermediate_size": 16,
+        "layer_types": ["linear_attention", "linear_attention", "full_attention"],
+        "linear_num_value_heads": 4,
+        "linear_num_key_heads": 4,
+        "linear_key_head_dim": 16,
+        "linear_value_head_dim": 16,
+    }
+    folder = save(tmp_path / "model", made("Qwen3NextConfig", **kinds))
+    more = {
+        "extend": ["--to", 128, "--measure", "--methods", "ntk", *files],
+        "usage": ["--lengths", 32, "--bands", 1, *files],
+        "precision": ["--length", 32, "--formats", "int8", *files],
+        "audit": ["--quick"],
+    }[command]
+    line = [sys.executable, "-m", "ropewalk", command, str(folder), *map(str, more), "--json"]
+    found = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert found.returncode in (0, 1)
+    assert found.stderr == ""
+    assert json.loads(found.stdout)
 
 
 # --- the record -----------------------------------------------------------------------------------

@@ -52,10 +52,10 @@ def audit(
     chosen = None if lengths is None else _parsed(lengths)
     from ropewalk.cli.progress import bar
     from ropewalk.models.auditing import audit as run
-    from ropewalk.models.loading import load, located
+    from ropewalk.models.loading import hushed, load, located
 
     path = located(model)
-    with bar("audit") as progress:
+    with hushed(), bar("audit") as progress:
         loaded = load(path, dtype)
         found = run(loaded, source=path, quick=quick, lengths=chosen, progress=progress)
     if as_json:

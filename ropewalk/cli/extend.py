@@ -82,6 +82,8 @@ def extend(
     for option, path, example in (("--html", html, "figure.html"), ("--write", write, "new.json")):
         if path is not None:
             require_writable(path, example, option)
+    if html is not None and write is not None and html.resolve() == write.resolve():
+        raise ValueError(f"--html and --write both name {html}; give each a file of its own")
     wanted = Wanted(config, to, native, html, write, as_json)
     if measure:
         _refuse_both(method, methods)
@@ -127,7 +129,7 @@ def _refuse_both(method: str | None, methods: str | None) -> None:
 
 def _require_measure(**given: object) -> None:
     for name, value in given.items():
-        if value:
+        if value not in (None, []):
             raise ValueError(f"--{name} says what is measured; add --measure, or leave it out")
 
 

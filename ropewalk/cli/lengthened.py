@@ -37,7 +37,7 @@ def measured(wanted: Wanted, methods: str | None, texts: int | None, files: Sequ
     from ropewalk.lab.trained.lengths import DEFAULT, lengthened, plans
     from ropewalk.lab.trained.losses import body_of
     from ropewalk.lab.trained.passages import passages
-    from ropewalk.models.loading import load, load_tokenizer, located
+    from ropewalk.models.loading import hushed, load, load_tokenizer, located
 
     source = located(wanted.config)
     names = tuple(name.strip() for name in methods.split(",")) if methods else DEFAULT
@@ -45,7 +45,7 @@ def measured(wanted: Wanted, methods: str | None, texts: int | None, files: Sequ
     tokenizer = load_tokenizer(source)
     count = DEFAULT_TEXTS if texts is None else texts
     read = passages(tokenizer, wanted.to, count=count, files=files)
-    with bar("extend") as progress:
+    with hushed(), bar("extend") as progress:
         model = load(source)
         body_of(model)
         found = lengthened(model, found_plans, read, told=progress)

@@ -51,14 +51,14 @@ def precision(
     from ropewalk.lab.trained.passages import passages
     from ropewalk.lab.trained.precision import measure
     from ropewalk.lab.trained.quantised import formats_of
-    from ropewalk.models.loading import load, load_tokenizer, located
+    from ropewalk.models.loading import hushed, load, load_tokenizer, located
 
     if html is not None:
         require_writable(html, "precision.html", "--html")
     forms, path = formats_of(formats.split(",")), located(model)
     read = passages(load_tokenizer(path), length, count=texts, files=text or ())
     loaded = load(path)
-    with bar("layers") as progress:
+    with hushed(), bar("layers") as progress:
         found = measure(loaded, read, forms=forms, told=progress)
     if html is not None:
         from ropewalk.report.precision import page

@@ -65,12 +65,12 @@ def usage(
     from ropewalk.lab.trained.passages import passages
     from ropewalk.lab.trained.usage import usage as measure
     from ropewalk.lab.trained.usage_document import document
-    from ropewalk.models.loading import load, load_tokenizer, located
+    from ropewalk.models.loading import hushed, load, load_tokenizer, located
 
     path = located(model)
     tokenizer = load_tokenizer(path)
     read = {n: passages(tokenizer, n, count=texts, files=text or ()) for n in chosen}
-    with bar("usage") as told:
+    with hushed(), bar("usage") as told:
         found = measure(load(path, dtype), read, bands=bands, told=told)
     whole = {"source": model, "dtype": dtype, **document(found)}
     if html is not None:

@@ -160,12 +160,19 @@ def _class_of(config: Any, transformers: Any) -> Any:
 @contextmanager
 def quiet(transformers: Any) -> Iterator[None]:
     """Loading without a word: what matters is raised or told by the audit."""
-    logging = transformers.logging
+    with hushed(transformers), redirect_stderr(io.StringIO()):
+        yield
+
+
+@contextmanager
+def hushed(transformers: Any = None) -> Iterator[None]:
+    """Without the warnings and bars of transformers; stderr is left to those who have a line."""
+    logging = (transformers or _transformers()).logging
     level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity(50)
     logging.disable_progress_bar()
     try:
-        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:

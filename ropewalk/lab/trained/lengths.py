@@ -10,7 +10,8 @@ the whole.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,10 +23,13 @@ from ropewalk.configs.extend import Plan, extend
 from ropewalk.configs.resolved import Resolved
 from ropewalk.lab.trained.losses import Told, counting, token_losses
 from ropewalk.lab.trained.passages import Passage
+from ropewalk.lab.trained.probing import require_causal
 from ropewalk.lab.trained.spread import Spread, apart, beyond, spread
 from ropewalk.lab.trained.variants import variant
 
 BUCKET = 2048
+LEAST = 4
+"""Tokens of a bucket: what is left at the end of a text then has two at least."""
 DEFAULT = ("yarn", "ntk", "linear")
 UNTOUCHED = "untouched"
 
@@ -199,15 +203,19 @@ def lengthened(
         wanted: plans for one length, from :func:`plans`.
         texts: passages of that length.
         bucket: tokens whose losses are averaged; if None ``BUCKET``, or a quarter of a native
-            length that is shorter than four of them.
+            length that is shorter than four of them; at least ``LEAST``.
         told: called with how many layers have run, and how many will.
 
     Raises:
         TypeError: the model is no causal language model.
-        ValueError: it cannot be built under a plan.
+        ValueError: it cannot be built under a plan, its loss is not finite, or bucket is too small.
     """
+    if bucket is not None and bucket < LEAST:
+        raise ValueError(f"bucket={bucket} must be {LEAST} tokens or more")
+    with _evaluated(model):
+        require_causal(model)
     native, to = wanted[0].native, wanted[0].to
-    bucket = bucket or max(1, min(BUCKET, native // 4))
+    bucket = bucket or max(LEAST, min(BUCKET, native // 4))
     edges = _edges(to, bucket)
     models = [model, *(variant(model, plan) for plan in wanted)]
     groups = [[group for group, _ in wanted[0].groups()]]
@@ -223,17 +231,26 @@ def lengthened(
     for place, (each, ends) in enumerate(zip(models, cuts, strict=True)):
         before, of = sum(passes[:place]), sum(passes)
         share = partial(_share, told, before / passes[place], of / passes[place])
-        was_training = each.training
-        with counting(each.eval(), passes[place], share):
+        with _evaluated(each), counting(each, passes[place], share):
             if not place:
                 alone += [_alone(each, text, edges) for text in texts]
             rows = _by_bucket(each, texts, ends, edges)
-        each.train(was_training)
         plan = wanted[place - 1] if place else None
         name = UNTOUCHED if plan is None else label(plan)
         curves.append(Curve(name, plan, tuple(zip(*rows, strict=True))))
     names = tuple(text.name for text in texts)
     return Lengthened(native, to, names, tuple(curves), edges, tuple(zip(*alone, strict=True)))
+
+
+@contextmanager
+def _evaluated(model: nn.Module) -> Iterator[None]:
+    """The model in eval mode, and afterwards as it was."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
 
 
 def _edges(to: int, bucket: int) -> tuple[tuple[int, int], ...]:

@@ -45,11 +45,12 @@ def token_losses(model: nn.Module, ids: Tensor) -> Tensor:
 
     Raises:
         TypeError: the model is no causal language model.
-        ValueError: ids does not fit.
+        ValueError: ids does not fit the model, or a loss is not finite.
     """
     body = body_of(model)
     if ids.dim() != 1 or ids.shape[0] < 2:
         raise ValueError(f"ids has shape {tuple(ids.shape)}; give one row of at least 2 tokens")
+    _require_known(model, ids)
     rows = ids[None].to(next(model.parameters()).device)
     found = []
     with torch.inference_mode():
@@ -61,7 +62,25 @@ def token_losses(model: nn.Module, ids: Tensor) -> Tensor:
                 logits = model(input_ids=rows[:, start:stop], use_cache=False).logits[0]
             targets = rows[0, start + 1 : stop + 1]
             found.append(cross_entropy(logits.float(), targets, reduction="none").double().cpu())
-    return torch.cat(found)
+    losses = torch.cat(found)
+    if not losses.isfinite().all():
+        raise ValueError(
+            f"the loss of {type(model).__name__} on these texts is not finite, so nothing can be "
+            "compared with it; see what 'ropewalk audit' says of it"
+        )
+    return losses
+
+
+def _require_known(model: nn.Module, ids: Tensor) -> None:
+    """Refuse tokens that the model has no embedding or no logit for."""
+    embeddings: Any = model.get_input_embeddings()  # pyright: ignore[reportCallIssue]
+    known = int(embeddings.weight.shape[0])
+    wrong = ids[(ids < 0) | (ids >= known)]
+    if len(wrong):
+        raise ValueError(
+            f"ids has token {int(wrong[0])}, {type(model).__name__} has tokens 0 to {known - 1}; "
+            "give the tokenizer that it was trained with"
+        )
 
 
 def body_of(model: nn.Module) -> str:
@@ -97,13 +116,19 @@ def layers_of(model: nn.Module) -> list[nn.Module]:
     lists = [
         each
         for each in model.modules()
-        if isinstance(each, nn.ModuleList)
-        and len(each)
-        and any("attn" in name or "attention" in name for name, _ in each[0].named_modules())
+        if isinstance(each, nn.ModuleList) and len(each) and any(_attends(layer) for layer in each)
     ]
     if not lists:
         raise TypeError(f"{type(model).__name__} has no list of layers with attention")
     return list(max(lists, key=len))
+
+
+def _attends(layer: nn.Module) -> bool:
+    """Whether a layer has attention in it, by the names of its parts and of their classes."""
+    return any(
+        "attn" in name or "attention" in f"{name} {type(part).__name__.lower()}"
+        for name, part in layer.named_modules()
+    )
 
 
 @contextmanager
@@ -120,21 +145,26 @@ def counting(model: nn.Module, passes: int, told: Told) -> Iterator[None]:
 
 
 class _Answer(nn.Module):
-    """Stands for the body and gives hidden states that it made before."""
+    """Stands for the body and gives hidden states that it made before; else it is as the body."""
 
-    def __init__(self, output: Any, states: Tensor) -> None:
+    def __init__(self, own: nn.Module, output: Any, states: Tensor) -> None:
         super().__init__()
+        self.__dict__["_own"] = own  # no child: it may have the model in it
         self._given = type(output)(last_hidden_state=states)
 
     def forward(self, *args: object, **kwargs: object) -> Any:
         """The same whatever is asked."""
         return self._given
 
+    def __getattr__(self, name: str) -> Any:
+        """What a head asks of the body, such as a multiplier of logits."""
+        return getattr(self.__dict__["_own"], name)
+
 
 @contextmanager
 def _answering(model: nn.Module, body: str, output: Any, states: Tensor) -> Iterator[None]:
     own = getattr(model, body)
-    setattr(model, body, _Answer(output, states))
+    setattr(model, body, _Answer(own, output, states))
     try:
         yield
     finally:

@@ -37,7 +37,8 @@ def variant(model: nn.Module, plan: Plan) -> nn.Module:
         except Exception as error:  # whatever a class of somebody else's raises
             words = " ".join(str(error).split())[:200] or type(error).__name__
             raise ValueError(
-                f"{cls.__name__} cannot be built from the changed config: {words}"
+                f"{cls.__name__} cannot be built from the config of {plan.method} "
+                f"×{plan.factor:g}: {words}"
             ) from None
         _fill(made, model)
     _require_frequencies(made, plan)
