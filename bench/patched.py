@@ -18,8 +18,9 @@ from typing import Any
 
 import torch
 
+from ropewalk.configs.packaged import packaged
 from ropewalk.models import patch
-from ropewalk.models.loading import load, packaged
+from ropewalk.models.loading import load
 
 ROUNDS, STEPS = 11, 16
 

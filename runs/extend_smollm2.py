@@ -25,9 +25,10 @@ from pathlib import Path
 import torch
 
 from ropewalk.configs import resolve
+from ropewalk.configs.packaged import packaged
 from ropewalk.lab.trained.lengths import BUCKET, lengthened, plans
 from ropewalk.lab.trained.passages import START, passages
-from ropewalk.models.loading import load, load_tokenizer, packaged
+from ropewalk.models.loading import load, load_tokenizer
 
 SCRIPT = "runs/extend_smollm2.py"
 RECORD = Path(__file__).parents[1] / "ropewalk" / "data" / "records" / "extend_smollm2.json"

@@ -23,10 +23,11 @@ import stored
 import torch
 from torch import nn
 
+from ropewalk.configs.packaged import packaged
 from ropewalk.lab.trained.passages import PLAYS, passages
 from ropewalk.lab.trained.precision import FORMS, measure
 from ropewalk.lab.trained.precision_rows import Precision, together
-from ropewalk.models.loading import load, load_tokenizer, packaged
+from ropewalk.models.loading import load, load_tokenizer
 
 SCRIPT = "runs/precision_smollm2.py"
 RECORD = stored.RECORDS / "precision_smollm2.json"

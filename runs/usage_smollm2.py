@@ -27,6 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ropewalk.configs.packaged import packaged
 from ropewalk.lab.trained.losses import token_losses
 from ropewalk.lab.trained.passages import START, Passage, passages
 from ropewalk.lab.trained.rotations import Change, intercepting, rotations_of
@@ -34,7 +35,7 @@ from ropewalk.lab.trained.spread import Spread, spread
 from ropewalk.lab.trained.turning import Turning
 from ropewalk.lab.trained.usage import Effect, Usage, usage
 from ropewalk.lab.trained.usage_document import document
-from ropewalk.models.loading import load, load_tokenizer, packaged
+from ropewalk.models.loading import load, load_tokenizer
 
 SCRIPT = "runs/usage_smollm2.py"
 RECORD = Path(__file__).parents[1] / "ropewalk" / "data" / "records" / "usage_smollm2.json"

@@ -538,6 +538,7 @@ def test_the_command_writes_without_measuring(capsys, tmp_path: Path):
         (["MODEL", "--to", "128", "--measure", "--text", "none.txt"], "none.txt"),
         (["MODEL", "--to", "99999999", "--measure"], "tokens"),
         (["MODEL", "--to", "128", "--texts", "2"], "add --measure"),
+        (["MODEL", "--to", "128", "--write", "model.safetensors"], "must end in .json"),
         (["MODEL", "--to", "128", "--methods", "yarn"], "add --measure"),
         (["MODEL", "--to", "128", "--methods", ""], "add --measure"),
         (["MODEL", "--to", "128", "--texts", "0"], "add --measure"),

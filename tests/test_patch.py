@@ -756,7 +756,7 @@ def test_a_wrong_sign_is_seen(looked: bool, monkeypatch: pytest.MonkeyPatch):
 def test_smollm2_writes_the_same_text():
     from transformers import AutoModelForCausalLM
 
-    from ropewalk.models.loading import packaged
+    from ropewalk.configs.packaged import packaged
 
     path = Path(packaged())
     model: Any = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name)

@@ -51,8 +51,9 @@ def audit(
     if a finding is an error."""
     chosen = None if lengths is None else _parsed(lengths)
     from ropewalk.cli.progress import bar
+    from ropewalk.configs.packaged import located
     from ropewalk.models.auditing import audit as run
-    from ropewalk.models.loading import hushed, load, located
+    from ropewalk.models.loading import hushed, load
 
     path = located(model)
     with hushed(), bar("audit") as progress:

@@ -84,6 +84,8 @@ def extend(
             require_writable(path, example, option)
     if html is not None and write is not None and html.resolve() == write.resolve():
         raise ValueError(f"--html and --write both name {html}; give each a file of its own")
+    if write is not None and write.suffix != ".json":
+        raise ValueError(f"--write {write} must end in .json: it is the whole config")
     wanted = Wanted(config, to, native, html, write, as_json)
     if measure:
         _refuse_both(method, methods)

@@ -34,10 +34,11 @@ def measured(wanted: Wanted, methods: str | None, texts: int | None, files: Sequ
         raise ValueError("--texts counts packaged plays and --text names own files; give one")
     from ropewalk.cli.progress import bar
     from ropewalk.configs import resolve
+    from ropewalk.configs.packaged import located
     from ropewalk.lab.trained.lengths import DEFAULT, lengthened, plans
     from ropewalk.lab.trained.losses import body_of
     from ropewalk.lab.trained.passages import passages
-    from ropewalk.models.loading import hushed, load, load_tokenizer, located
+    from ropewalk.models.loading import hushed, load, load_tokenizer
 
     source = located(wanted.config)
     names = tuple(name.strip() for name in methods.split(",")) if methods else DEFAULT

@@ -48,10 +48,11 @@ def precision(
     them."""
     from ropewalk.cli.files import require_writable, write
     from ropewalk.cli.progress import bar
+    from ropewalk.configs.packaged import located
     from ropewalk.lab.trained.passages import passages
     from ropewalk.lab.trained.precision import measure
     from ropewalk.lab.trained.quantised import formats_of
-    from ropewalk.models.loading import hushed, load, load_tokenizer, located
+    from ropewalk.models.loading import hushed, load, load_tokenizer
 
     if html is not None:
         require_writable(html, "precision.html", "--html")

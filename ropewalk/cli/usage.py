@@ -62,10 +62,11 @@ def usage(
     if html is not None:
         require_writable(html, "usage.html", "--html")
     from ropewalk.cli.progress import bar
+    from ropewalk.configs.packaged import located
     from ropewalk.lab.trained.passages import passages
     from ropewalk.lab.trained.usage import usage as measure
     from ropewalk.lab.trained.usage_document import document
-    from ropewalk.models.loading import hushed, load, load_tokenizer, located
+    from ropewalk.models.loading import hushed, load, load_tokenizer
 
     path = located(model)
     tokenizer = load_tokenizer(path)

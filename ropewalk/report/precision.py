@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ropewalk.report.document import cells, table, whole
@@ -76,30 +76,26 @@ def _table(heads: tuple[str, ...], rows: Iterable[Row]) -> Html:
 
 
 def _figure(found: Precision) -> Html:
-    rows = [row for row in found.rows if math.isfinite(row.change.mean)]
-    lost = len(found.rows) - len(rows)
     caption = (
         "Change of loss against the untouched model at the same positions, in nats a token: the "
         "dot is the mean over passages, filled if its 95 % interval (Student's t) does not hold 0; "
         "the line reaches from the least to the largest passage. The axis is linear within "
         f"{number(LEAST)} and logarithmic beyond."
     )
-    if lost:
-        rows_have = "row has" if lost == 1 else "rows have"
-        caption += f" {lost} {rows_have} no finite loss and cannot be drawn."
     keys = (
         el("span", "● before rotation, or at position 0", class_="key c0"),
         el("span", "● after rotation, or farther on", class_="key c1"),
     )
+    drawn = _chart(found.rows)
     return el(
         "figure",
         el("p", *keys),
-        el("div", _chart(rows), class_="scroll", tabindex=0, role="region", aria_label="Changes"),
+        el("div", drawn, class_="scroll", tabindex=0, role="region", aria_label="Changes"),
         el("figcaption", caption),
     )
 
 
-def _chart(rows: list[Row]) -> Html:
+def _chart(rows: Sequence[Row]) -> Html:
     height = TOP + ROW * len(rows) + BOTTOM
     values = [v for row in rows for v in row.change.values]
     low, high = (_bent(f([0.0, *values])) for f in (min, max))

@@ -32,7 +32,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ropewalk.models.loading import packaged
+from ropewalk.configs.packaged import packaged
 from ropewalk.walk.model_folder import fetch, read_folder
 from ropewalk.walk.reading import MAX_TOKENS, check_length, need
 
