@@ -377,6 +377,17 @@ def test_an_encoder_is_not_measured():
     assert model.training
 
 
+def test_the_model_is_left_as_it_was():
+    """A module that follows the length keeps the frequencies of the longest text it read."""
+    dynamic = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
+    model = made(rope_parameters=dynamic).train()
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    wanted = plans(resolve(model.config.to_dict()), 256, ("ntk",), 64)
+    lengthened(model, wanted, [Passage("text", drawn(256))])
+    assert all(torch.equal(buffer, before[name]) for name, buffer in model.named_buffers())
+    assert all(module.training for module in model.modules())
+
+
 def told(values: dict[str, list[list[float]]], native: int = 2) -> Lengthened:
     """What would be said of losses; one bucket a place, native to the second, all equally hard."""
     plan = extend(resolve(made().config.to_dict()), 128)

@@ -10,8 +10,7 @@ the whole.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,6 +25,7 @@ from ropewalk.lab.trained.passages import Passage
 from ropewalk.lab.trained.probing import require_causal
 from ropewalk.lab.trained.spread import Spread, apart, beyond, spread
 from ropewalk.lab.trained.variants import variant
+from ropewalk.models.auditing.state import undisturbed
 
 BUCKET = 2048
 LEAST = 4
@@ -212,8 +212,18 @@ def lengthened(
     """
     if bucket is not None and bucket < LEAST:
         raise ValueError(f"bucket={bucket} must be {LEAST} tokens or more")
-    with _evaluated(model):
+    with undisturbed(model):
         require_causal(model)
+        return _measured(model, wanted, texts, bucket, told)
+
+
+def _measured(
+    model: nn.Module,
+    wanted: Sequence[Plan],
+    texts: Sequence[Passage],
+    bucket: int | None,
+    told: Told,
+) -> Lengthened:
     native, to = wanted[0].native, wanted[0].to
     bucket = bucket or max(LEAST, min(BUCKET, native // 4))
     edges = _edges(to, bucket)
@@ -231,7 +241,7 @@ def lengthened(
     for place, (each, ends) in enumerate(zip(models, cuts, strict=True)):
         before, of = sum(passes[:place]), sum(passes)
         share = partial(_share, told, before / passes[place], of / passes[place])
-        with _evaluated(each), counting(each, passes[place], share):
+        with counting(each, passes[place], share):
             if not place:
                 alone += [_alone(each, text, edges) for text in texts]
             rows = _by_bucket(each, texts, ends, edges)
@@ -240,17 +250,6 @@ def lengthened(
         curves.append(Curve(name, plan, tuple(zip(*rows, strict=True))))
     names = tuple(text.name for text in texts)
     return Lengthened(native, to, names, tuple(curves), edges, tuple(zip(*alone, strict=True)))
-
-
-@contextmanager
-def _evaluated(model: nn.Module) -> Iterator[None]:
-    """The model in eval mode, and afterwards as it was."""
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)
 
 
 def _edges(to: int, bucket: int) -> tuple[tuple[int, int], ...]:
