@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from ropewalk.kernels import fused, native
+from ropewalk.kernels import fused
 from ropewalk.kernels.arguments import check_out, require_changeable, require_tensor
 from ropewalk.kernels.derivatives import by_phases, kept
-from ropewalk.kernels.devices import kernel_on
+from ropewalk.kernels.devices import kernel_for
 from ropewalk.kernels.kinds import ordinary
 from ropewalk.kernels.norm_arguments import require_eps, require_weight
 from ropewalk.kernels.phases import tables
@@ -186,7 +186,7 @@ def _at_once(
             return None
         watched = watched or given.requires_grad
     x = xs[0]
-    kernel = native.kernel() if x.is_cpu else kernel_on(x.device.type)
+    kernel = kernel_for(x)
     if kernel.normed is None or (watched and torch.is_grad_enabled()):
         return None
     try:
@@ -220,7 +220,7 @@ class NormRotate(torch.autograd.Function):
         """A fresh tensor; x and weight are kept, and nothing of the size of x beside."""
         ctx.offset, ctx.turn, ctx.eps = offset, turn, eps
         ctx.save_for_backward(x, weight, positions, steps)
-        kernel = kernel_on(x.device.type)
+        kernel = kernel_for(x)
         assert kernel.normed is not None
         out = fused.fresh(kernel.ops, x)
         kernel.normed(x, None, out, None, weight, None, eps, positions, offset, steps, *turn)
@@ -254,7 +254,7 @@ def _watched(
     if any(fused.ops_for(t) is None for t in given) or fused.forward_mode():
         return None
     how = fused.rotation(x, where, None, steps, False)
-    if how is None or kernel_on(x.device.type).normed is None:
+    if how is None or kernel_for(x).normed is None:
         return None
     positions, start, frequencies, scale, lanes = how
     assert positions is not None
