@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from ropewalk.configs.extend import Plan
     from ropewalk.lab.trained.lengths import Curve, Lengthened
 
-DEFAULT_TEXTS = 3
 NOT_WRITTEN = ("quantization_config", "dtype", "transformers_version")
 """Keys that speak of how a GGUF file was read, not of the model."""
 ABOUT = (
@@ -36,19 +35,16 @@ def measured(wanted: Wanted, methods: str | None, texts: int | None, files: Sequ
     from ropewalk.configs import resolve
     from ropewalk.configs.packaged import located
     from ropewalk.lab.trained.lengths import DEFAULT, lengthened, plans
-    from ropewalk.lab.trained.losses import body_of
-    from ropewalk.lab.trained.passages import passages
+    from ropewalk.lab.trained.passages import COUNT, passages
     from ropewalk.models.loading import hushed, load, load_tokenizer
 
     source = located(wanted.config)
     names = tuple(name.strip() for name in methods.split(",")) if methods else DEFAULT
     found_plans = plans(resolve(source), wanted.to, names, wanted.native)
     tokenizer = load_tokenizer(source)
-    count = DEFAULT_TEXTS if texts is None else texts
-    read = passages(tokenizer, wanted.to, count=count, files=files)
+    read = passages(tokenizer, wanted.to, count=COUNT if texts is None else texts, files=files)
     with hushed(), bar("extend") as progress:
         model = load(source)
-        body_of(model)
         found = lengthened(model, found_plans, read, told=progress)
     chosen = found.chosen().plan
     if wanted.html is not None:

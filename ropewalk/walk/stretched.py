@@ -6,6 +6,7 @@ from typing import Any
 
 from ropewalk.walk.step import Figure, rounded
 
+SHORT = 2_048
 FAR = 12_288
 """Places from here on are far beyond the 8,192 tokens of training, and within the 16,384 read."""
 
@@ -30,8 +31,8 @@ def curves(record: dict[str, Any]) -> list[dict[str, Any]]:
 def figures(record: dict[str, Any]) -> dict[str, Figure]:
     """For each method: the loss at the start of a text less that of the untouched model there, and
     how it has changed far beyond the trained length, against the same tokens read alone."""
-    start = {method["name"]: _mean(method, 0, FAR // 6) for method in record["methods"]}
-    excess = {method["name"]: _mean(method, 0, FAR // 6, "excess") for method in record["methods"]}
+    start = {method["name"]: _mean(method, 0, SHORT) for method in record["methods"]}
+    excess = {method["name"]: _mean(method, 0, SHORT, "excess") for method in record["methods"]}
     found = {}
     for method in record["methods"]:
         name = method["name"]

@@ -17,6 +17,8 @@ from torch import Tensor
 from ropewalk.lab.text import TRAINING, VALIDATION, play
 
 PLAYS = TRAINING + VALIDATION
+COUNT = 3
+"""Passages that are read if nobody says how many."""
 START = 0.25
 """Where in a text a passage begins, as a share, so that titles and casts are passed over."""
 
@@ -32,7 +34,7 @@ class Passage:
 
 
 def passages(
-    tokenizer: Any, length: int, *, count: int = 3, files: Sequence[Path] = ()
+    tokenizer: Any, length: int, *, count: int = COUNT, files: Sequence[Path] = ()
 ) -> list[Passage]:
     """Passages of ``length`` tokens: of the first ``count`` plays, or one of each file.
 
