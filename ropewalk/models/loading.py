@@ -12,6 +12,7 @@ from typing import Any
 from torch import nn
 
 from ropewalk.configs.sources import MAGIC
+from ropewalk.models.said import said
 
 DTYPES = ("float32", "bfloat16", "float16", "float64", "auto")
 
@@ -35,7 +36,7 @@ def load(source: str, dtype: str = "float32") -> nn.Module:
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     if gguf is not None:
         options["gguf_file"] = gguf
-    with quiet(transformers):
+    with quiet():
         try:
             config = transformers.AutoConfig.from_pretrained(folder, **options)
             cls = _class_of(config, transformers)
@@ -48,10 +49,7 @@ def load(source: str, dtype: str = "float32") -> nn.Module:
                 **options,
             )
         except Exception as error:
-            words = " ".join(str(error).split())[:300]
-            raise ValueError(
-                f"{source} cannot be loaded: {words or type(error).__name__}"
-            ) from None
+            raise ValueError(f"{source} cannot be loaded: {said(error, 300)}") from None
     lacking = sorted(told.get("missing_keys") or [])
     if lacking:
         more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
@@ -74,13 +72,12 @@ def load_tokenizer(source: str) -> Any:
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     if gguf is not None:
         options["gguf_file"] = gguf
-    with quiet(transformers):
+    with quiet():
         try:
             return transformers.AutoTokenizer.from_pretrained(folder, **options)
         except Exception as error:
-            words = " ".join(str(error).split())[:300] or type(error).__name__
             raise ValueError(
-                f"{source} has no usable tokenizer: {words}; save one there with "
+                f"{source} has no usable tokenizer: {said(error, 300)}; save one there with "
                 "tokenizer.save_pretrained"
             ) from None
 
@@ -135,16 +132,16 @@ def _class_of(config: Any, transformers: Any) -> Any:
 
 
 @contextmanager
-def quiet(transformers: Any) -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Loading without a word: what matters is raised or told by the audit."""
-    with hushed(transformers), redirect_stderr(io.StringIO()):
+    with hushed(), redirect_stderr(io.StringIO()):
         yield
 
 
 @contextmanager
-def hushed(transformers: Any = None) -> Iterator[None]:
+def hushed() -> Iterator[None]:
     """Without the warnings and bars of transformers; stderr is left to those who have a line."""
-    logging = (transformers or _transformers()).logging
+    logging = _transformers().logging
     level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity(50)
     logging.disable_progress_bar()

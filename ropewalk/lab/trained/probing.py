@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ropewalk.lab.trained.losses import body_of
+from ropewalk.models.said import said
 
 TOKENS = 11
 """Of a short pass: no usual count of heads or lanes."""
@@ -32,8 +33,9 @@ def states(model: nn.Module, ids: Tensor) -> Tensor:
         with torch.inference_mode():
             found = body(input_ids=rows, use_cache=False, return_dict=True).last_hidden_state
     except (TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
-        words = " ".join(str(error).split())[:160] or type(error).__name__
-        raise ValueError(f"{type(model).__name__} does not run on tokens alone: {words}") from error
+        raise ValueError(
+            f"{type(model).__name__} does not run on tokens alone: {said(error)}"
+        ) from error
     return found[0]
 
 

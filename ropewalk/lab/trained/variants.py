@@ -7,7 +7,6 @@ attention, is changed. Its live frequencies are then compared with those of the 
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 from ropewalk.configs.extend import Plan
 from ropewalk.models.exact import frequencies
 from ropewalk.models.loading import quiet
+from ropewalk.models.said import said
 
 TOLERANCE = 1e-5
 """Relative, of a float32 frequency that a rotary module computes."""
@@ -28,17 +28,16 @@ def variant(model: nn.Module, plan: Plan) -> nn.Module:
         ValueError: the class cannot be built so, or does not turn by the frequencies of the plan.
     """
     cls: Any = type(model)
-    with quiet(importlib.import_module("transformers")):
+    with quiet():
         try:
             config = _changed(model.config, plan)
             with torch.device("meta"):
                 made = cls(config).eval()
             made.load_state_dict(model.state_dict(), strict=True, assign=True)
         except Exception as error:  # whatever a class of somebody else's raises
-            words = " ".join(str(error).split())[:200] or type(error).__name__
             raise ValueError(
                 f"{cls.__name__} cannot be built from the config of {plan.method} "
-                f"×{plan.factor:g}: {words}"
+                f"×{plan.factor:g}: {said(error)}"
             ) from None
         _fill(made, model)
     _require_frequencies(made, plan)
@@ -77,9 +76,8 @@ def _rebuilt(name: str, module: nn.Module) -> nn.Module:
     cls: Any = type(module)
     try:
         return cls(config=config).eval()
-    except Exception as error:
-        words = " ".join(str(error).split())[:200] or type(error).__name__
-        raise ValueError(f"{name} ({cls.__name__}) cannot be built: {words}") from None
+    except Exception as error:  # here too
+        raise ValueError(f"{name} ({cls.__name__}) cannot be built: {said(error)}") from None
 
 
 def _on_meta(module: nn.Module) -> bool:

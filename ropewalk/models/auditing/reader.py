@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ropewalk.models.said import said
+
 _CACHES = ("cache", "past_key_values")
 _RESULTS = ("logits", "last_hidden_state")
 _SPECIAL = re.compile(r"_token_id$|_token_index$|_token$|_id$")
@@ -50,7 +52,7 @@ class Reader:
         try:
             first, again = (self(self.tokens(1, 4)).values for _ in range(2))
         except Exception as error:
-            return f"it does not run on tokens alone: {type(error).__name__}: {_line(error)}"
+            return f"it does not run on tokens alone: {type(error).__name__}: {said(error)}"
         if not torch.equal(first, again) and first.isfinite().all():
             return "it gives another result each time it is run"
         return None
@@ -135,7 +137,3 @@ def _values(out: Any) -> Tensor:
         if isinstance(value, Tensor):
             return value
     raise TypeError(f"{type(out).__name__} has none of {', '.join(_RESULTS)}")
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:160]

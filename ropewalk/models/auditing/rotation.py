@@ -13,6 +13,7 @@ from ropewalk.models.auditing.keys import (
 from ropewalk.models.auditing.notebook import Notebook
 from ropewalk.models.auditing.reader import Reader
 from ropewalk.models.auditing.report import Check
+from ropewalk.models.said import said
 
 NAME = "rotation of keys"
 UNTURNED = ("none", "alibi", "t5")
@@ -29,8 +30,7 @@ def check_rotation(reader: Reader, layers: list[Expected]) -> tuple[Check, set[i
     try:
         found = lone_keys(reader, layers, NEAR, reader.tokens(1, TOKENS)[0])
     except Exception as error:
-        words = " ".join(str(error).split())[:160]
-        return Check.skipped(NAME, f"lone tokens could not be read: {words}"), set()
+        return Check.skipped(NAME, f"lone tokens could not be read: {said(error)}"), set()
     notes, good, unseen, worst = Notebook(), set(), [], 0.0
     wrong: list[Expected] = []
     for layer in layers:

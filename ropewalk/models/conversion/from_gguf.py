@@ -15,8 +15,8 @@ from ropewalk.models.conversion.gguf_source import GgufCheckpoint
 from ropewalk.models.conversion.header import Entry, Header
 from ropewalk.models.conversion.plan import Plan
 from ropewalk.models.conversion.probe import Reader
-from ropewalk.models.conversion.quiet import quiet
 from ropewalk.models.conversion.writing import Tell, moved, taken, write_new, write_text
+from ropewalk.models.loading import hushed
 
 SHARD = 5_000_000_000
 """Bytes of a file at most, one tensor at least."""
@@ -119,7 +119,7 @@ def write_tokenizer(source: GgufCheckpoint, folder: Path) -> list[str]:
     try:
         from transformers import AutoTokenizer
 
-        with quiet():
+        with hushed():
             tokenizer = AutoTokenizer.from_pretrained(
                 str(source.path.parent), gguf_file=source.path.name, local_files_only=True
             )

@@ -8,8 +8,9 @@ from ropewalk.configs.lanes import RECORD
 from ropewalk.models.conversion import modules
 from ropewalk.models.conversion.plan import Layer, Plan
 from ropewalk.models.conversion.probe import Reader
-from ropewalk.models.conversion.quiet import quiet
 from ropewalk.models.conversion.record import usual_layout
+from ropewalk.models.loading import hushed
+from ropewalk.models.said import said
 
 
 def through_modules(
@@ -28,11 +29,11 @@ def through_modules(
         return found
     for layer in _one_of_each(planned):
         try:
-            with quiet():
+            with hushed():
                 apart = _difference(layer, planned, configs, readers, to)
         except Exception as error:  # classes fail in any way when they are run alone
             words = "" if isinstance(error, modules.NotRun) else f"{type(error).__name__}: "
-            found[layer.name] = words + " ".join(str(error).split())[:200]
+            found[layer.name] = words + said(error)
             continue
         found[layer.name] = apart
         if not apart <= modules.TOLERANCE:
