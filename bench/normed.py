@@ -8,9 +8,7 @@ float64, over the largest value, stands beside its time.
 
 from __future__ import annotations
 
-import statistics
 import sys
-import time
 from collections.abc import Callable
 
 import torch
@@ -18,19 +16,12 @@ from torch import Tensor
 from torch.nn.functional import rms_norm
 
 from ropewalk import norm_rotate_qk, norm_rotate_qk_, rotate_qk
+from ropewalk.bench.timing import Effort, interleaved, ratio
 from ropewalk.spectra import geometric
 
 HEADS, KV_HEADS, DIM, EPS, ROUNDS = 32, 8, 128, 1e-6, 31
 SPECTRUM = geometric(DIM, 1e6)
 Form = Callable[[], tuple[Tensor, ...]]
-
-
-def seconds(function: Form, repeat: int) -> float:
-    """Of one call, over ``repeat`` of them."""
-    begin = time.perf_counter()
-    for _ in range(repeat):
-        function()
-    return (time.perf_counter() - begin) / repeat
 
 
 def by_transformers(q: Tensor, k: Tensor, weights: tuple[Tensor, Tensor]) -> Form | None:
@@ -93,13 +84,10 @@ def measured(tokens: int, dtype: torch.dtype) -> list[str]:
     named = forms(q, k, weights)
     exact = exactly(q, k, weights)
     errors = {name: error(form(), exact) for name, form in named.items() if name != "copying"}
-    repeat = max(1, 512 // tokens)
-    rounds = [{name: seconds(form, repeat) for name, form in named.items()} for _ in range(ROUNDS)]
-    copying = statistics.median(r["copying"] for r in rounds[3:])
-    lines = [f"{tokens} tokens, {dtype}: copying {copying * 1e6:.1f} µs"]
+    times = interleaved(named, Effort(ROUNDS, seconds=None))
+    lines = [f"{tokens} tokens, {dtype}, times copying:"]
     for name, off in errors.items():
-        ratio = statistics.median(r[name] / r["copying"] for r in rounds[3:])
-        lines.append(f"  {name:22} {ratio:7.2f}   error {off:.1e}")
+        lines.append(f"  {name:22} {ratio(times, name, 'copying'):7.2f}   error {off:.1e}")
     return lines
 
 

@@ -7,29 +7,19 @@ Both write the same bits, which is asserted first.
 
 from __future__ import annotations
 
-import statistics
 import sys
-import time
-from collections.abc import Callable
 
 import torch
 
 from ropewalk import rotate, rotate_into_pages
+from ropewalk.bench.timing import Effort, interleaved, ratio
 from ropewalk.spectra import geometric
 
 HEADS, DIM, SIZE, ROUNDS = 8, 128, 16, 31
 
 
-def seconds(function: Callable[[], None], repeat: int) -> float:
-    """Of one call, over ``repeat`` of them."""
-    begin = time.perf_counter()
-    for _ in range(repeat):
-        function()
-    return (time.perf_counter() - begin) / repeat
-
-
-def measured(tokens: int, dtype: torch.dtype) -> tuple[float, float]:
-    """Seconds of one write: fused, and turned then scattered."""
+def measured(tokens: int, dtype: torch.dtype) -> float:
+    """How many times longer turning, then scattering takes than one fused write."""
     spectrum = geometric(DIM, 5e5)
     k, v = torch.randn(2, tokens, HEADS, DIM).to(dtype)
     pages, v_pages = torch.zeros(2, tokens // SIZE + 8, SIZE, HEADS, DIM, dtype=dtype)
@@ -50,14 +40,12 @@ def measured(tokens: int, dtype: torch.dtype) -> tuple[float, float]:
     apart()
     assert torch.equal(written[0], pages), "keys differ"
     assert torch.equal(written[1], v_pages), "values differ"
-    repeat = max(1, 2048 // tokens)
-    rounds = [(seconds(fused, repeat), seconds(apart, repeat)) for _ in range(ROUNDS)]
-    first, second = zip(*rounds[3:], strict=True)
-    return statistics.median(first), statistics.median(second)
+    times = interleaved({"fused": fused, "apart": apart}, Effort(ROUNDS, seconds=None))
+    return ratio(times, "apart", "fused")
 
 
 if __name__ == "__main__":
     for count in [int(n) for n in sys.argv[1:]] or [1, 64, 2048]:
         for kind in (torch.bfloat16, torch.float32):
-            mine, other = measured(count, kind)
-            print(f"{count:6} tokens {kind!s:15} same pages; apart ÷ fused {other / mine:.2f}")
+            times = measured(count, kind)
+            print(f"{count:6} tokens {kind!s:15} same pages; apart ÷ fused {times:.2f}")
