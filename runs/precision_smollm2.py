@@ -3,7 +3,7 @@
 What ``ropewalk precision smollm2 --length 1024`` measures, as a stored record: three plays of
 Shakespeare, 1,024 tokens each from a quarter in, float32 arithmetic, one thread. The model may have
 met the plays in training, so read the changes, not the levels. Passages are measured one by one, in
-processes side by side. About six minutes of one core::
+processes side by side::
 
     python runs/precision_smollm2.py
 """

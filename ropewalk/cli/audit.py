@@ -8,6 +8,7 @@ import typer
 
 from ropewalk.cli.explained import HEADINGS, told
 from ropewalk.cli.output import FINE, NO, console, plain, print_json
+from ropewalk.cli.settings import whole_numbers
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -49,7 +50,7 @@ def audit(
     """Compare a running model with its config: frequencies, lanes and layers that rotate, caching,
     padding, packing, batches, lengths. Loads local files only, and no code from them. Exit status 1
     if a finding is an error."""
-    chosen = None if lengths is None else _parsed(lengths)
+    chosen = None if lengths is None else whole_numbers(lengths, "--lengths", "4096,8192")
     from ropewalk.cli.progress import bar
     from ropewalk.configs.packaged import located
     from ropewalk.models.auditing import audit as run
@@ -64,15 +65,6 @@ def audit(
     else:
         _draw(found)
     return NO if found.errors else FINE
-
-
-def _parsed(text: str) -> list[int]:
-    try:
-        return [int(word) for word in text.split(",")]
-    except ValueError:
-        raise ValueError(
-            f"--lengths {text!r} is no list of whole numbers; write --lengths 4096,8192"
-        ) from None
 
 
 def _draw(found: Audit) -> None:

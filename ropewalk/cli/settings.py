@@ -1,4 +1,4 @@
-"""``--set key=value`` as keyword arguments."""
+"""What options hold: ``--set key=value`` as keyword arguments, lists of whole numbers."""
 
 from __future__ import annotations
 
@@ -26,6 +26,20 @@ def parse(
             raise ValueError(f"{option} gives {key!r} twice; state it once")
         result[key] = _value(value.strip())
     return result
+
+
+def whole_numbers(text: str, option: str, example: str) -> list[int]:
+    """``"512,4096"`` as ``[512, 4096]``.
+
+    Raises:
+        ValueError: it is no such list.
+    """
+    try:
+        return [int(word) for word in text.split(",")]
+    except ValueError:
+        raise ValueError(
+            f"{option} {text!r} is no list of whole numbers; write {option} {example}"
+        ) from None
 
 
 def _value(text: str) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ropewalk.cli.output import block, console, plain, print_json
+from ropewalk.cli.settings import whole_numbers
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -86,12 +87,7 @@ def usage(
 
 def _parsed(text: str) -> list[int]:
     """Lengths, the shortest first."""
-    try:
-        found = sorted(int(word) for word in text.split(","))
-    except ValueError:
-        raise ValueError(
-            f"--lengths {text!r} is no list of whole numbers; write --lengths 512,4096"
-        ) from None
+    found = sorted(whole_numbers(text, "--lengths", "512,4096"))
     from ropewalk.lab.trained.usage import LEAST
 
     if found[0] < LEAST:
