@@ -6,7 +6,9 @@ Each takes the rank and raises where something is wrong. Both processes run all 
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 import traceback
 import warnings
 from collections.abc import Callable
@@ -445,3 +447,5 @@ def run(rank: int, folder: str) -> None:
     finally:
         Path(folder, f"{rank}.json").write_text(json.dumps(results))
         distributed.destroy_process_group()
+    sys.stdout.flush()
+    os._exit(0)  # a thread of gloo that lets go of a tensor while Python shuts down aborts
