@@ -27,6 +27,20 @@ def spin(a, b, cosine, sine, unsqueeze_dim=1):
     return a * cosine + rotate_half(a) * sine, b * cosine + rotate_half(b) * sine
 
 
+def spin_front(q, k, cos, sin, unsqueeze_dim=1):
+    """The first lanes only, where tables are narrower than heads."""
+    width = cos.shape[-1]
+    turned = spin(q[..., :width], k[..., :width], cos, sin, unsqueeze_dim)
+    return tuple(torch.cat((t, x[..., width:]), -1) for t, x in zip(turned, (q, k), strict=True))
+
+
+def spin_neighbours(q, k, cos, sin, unsqueeze_dim=1):
+    """Pairs side by side, and so the copies of their angles; the dtype of what is turned."""
+    cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
+    q, k = ((x.float() * cos + rotate_pairs(x.float()) * sin).to(x.dtype) for x in (q, k))
+    return q, k
+
+
 def spin_back(q, k, cos, sin):
     """Pairs side by side, one angle each, the opposite turn, tokens before heads."""
     cos, sin = (t.repeat_interleave(2, -1).unsqueeze(2) for t in (cos, sin))

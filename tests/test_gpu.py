@@ -288,15 +288,26 @@ def test_given_tables(data):
     cos, sin = (data.draw(strided(drawn(shape, kind, seed))) for seed in (1, 2))
     lanes = pair_slices(width, pairs, layout, before, "standard")
     expected = [by_tables(x, cos, sin, lanes, own) for x in (q, k)]
+    twice = data.draw(st.booleans(), "each angle twice")
+    if twice:
+        cos, sin = (doubled(t, layout) for t in (cos, sin))
     outs = [torch.full(x.shape, math.nan, dtype=dtype) for x in (q, k)]
     if data.draw(st.booleans(), "q and k"):
         outs[0] = q if data.draw(st.booleans(), "in place") else outs[0]
-        gpu.rotate_qk_by(q, k, outs[0], outs[1], cos, sin, number(lanes))
+        gpu.rotate_qk_by(q, k, outs[0], outs[1], cos, sin, number(lanes, twice=twice))
     else:
         for x, out in zip((q, k), outs, strict=True):
-            gpu.rotate_by(x, out, cos, sin, number(lanes))
+            gpu.rotate_by(x, out, cos, sin, number(lanes, twice=twice))
     for found, wanted in zip(outs, expected, strict=True):
         assert_turned(found, wanted)
+
+
+def doubled(table: Tensor, layout: str) -> Tensor:
+    """A table whose second copy nobody may read."""
+    second = torch.full_like(table, math.nan)
+    if layout == "half":
+        return torch.cat((table, second), -1)
+    return torch.stack((table, second), -1).flatten(-2)
 
 
 def by_tables(

@@ -20,10 +20,10 @@ import torch
 from torch import Tensor, nn
 
 import ropewalk
-from ropewalk.models import forms, fused, places, rotation
+from ropewalk.models import forms, fused, places, rotation, usual
 from ropewalk.models.exact import angle_difference
 from ropewalk.models.recognise import recognised
-from ropewalk.models.rewrite import SUFFIX
+from ropewalk.models.rewrite import FUSED
 from ropewalk.models.rotation import Rotation
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -445,7 +445,7 @@ def test_the_module_of_the_model_keeps_its_own_names():
     before = zoo.spin
     patch(zoo.Attention())
     assert zoo.spin is before
-    assert isinstance(getattr(zoo, "spin" + SUFFIX), Rotation)
+    assert isinstance(getattr(zoo, "spin" + FUSED), Rotation)
 
 
 # ---- whole models --------------------------------------------------------------------------------
@@ -743,6 +743,17 @@ def test_a_wrong_sign_is_seen(looked: bool, monkeypatch: pytest.MonkeyPatch):
         assert row.error == 0
     else:
         assert row.error > 1e-3
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_wrong_lanes_of_the_usual_call_are_seen(monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("transformers")
+    right = usual._lanes
+    monkeypatch.setattr(usual, "_lanes", lambda d, width, _: right(d, width, "interleaved"))
+    sweep = scripts()
+    row = sweep.sweep(sweep.tiny_models.file_of("llama"))
+    assert row.ran
+    assert row.error > 1e-3
 
 
 # ---- the packaged model --------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.kernels.angles import tables_by_torch
+from ropewalk.kernels.copies import first_copies
 from ropewalk.kernels.memory import writable
 from ropewalk.kernels.plain import broadcast_tables, compute_dtype
 from ropewalk.positions.contract import token_positions
@@ -116,6 +117,7 @@ def _by_phases(
 
 def _given(x: Tensor, cosine: Tensor, sine: Tensor, lanes: int) -> tuple[Tensor, Tensor]:
     """Given tables in the dtype of the arithmetic, broadcast over x."""
+    cosine, sine = first_copies(cosine, sine, lanes)
     shape = cosine.shape
     if shape != sine.shape or not 2 <= len(shape) <= x.dim():
         raise RuntimeError("cos and sin differ in shape, or have more dimensions than x")
@@ -123,7 +125,12 @@ def _given(x: Tensor, cosine: Tensor, sine: Tensor, lanes: int) -> tuple[Tensor,
         raise RuntimeError("tables are floating")
     wide = compute_dtype(x.dtype)
     tables = cosine.to(wide), sine.to(wide)
-    return _twice(*tables, lanes) if len(shape) == x.dim() else _over(tables, x, False, lanes)
+    if len(shape) == x.dim():
+        return _twice(*tables, lanes)
+    try:
+        return _over(tables, x, False, lanes)
+    except ValueError as error:
+        raise RuntimeError(str(error)) from None  # as all kernels refuse
 
 
 def _twice(cosine: Tensor, sine: Tensor, lanes: int) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,6 @@ is their :class:`Place`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache, wraps
 from types import MethodType
 from typing import Any
@@ -16,20 +15,25 @@ import torch
 from torch import nn
 
 from ropewalk.models.places import Place, enter, leave
-from ropewalk.models.plan import plan
+from ropewalk.models.plan import Method, plan
 
 STATE = "_ropewalk_place"
 ORIGINAL = "_ropewalk_original"
 
 
-def _method(original: Any, new: Callable[..., Any]) -> Any:
-    """``new`` at the module's place; ``original`` where the place was left."""
+def _method(planned: Method) -> Any:
+    """The new method at the module's place; the original where the place was left."""
+    original, new = planned.original, planned.new
     if isinstance(original, staticmethod):
         return staticmethod(new)
+
+    settled, functions = planned.settled, planned.functions
 
     @wraps(original)
     def method(self: nn.Module, *args: Any, **given: Any) -> Any:
         place: Place = self.__dict__[STATE]
+        if settled is not None and place.settled(functions):
+            return settled(self, *args, **given)
         if place.left is not None:
             return original(self, *args, **given)
         if torch.compiler.is_compiling():
@@ -49,7 +53,7 @@ def fused_class(cls: type) -> type | None:
     methods = plan(cls).methods
     if not methods:
         return None
-    body: dict[str, Any] = {name: _method(*pair) for name, pair in methods.items()}
+    body: dict[str, Any] = {name: _method(planned) for name, planned in methods.items()}
     body |= {
         ORIGINAL: cls,
         "__module__": cls.__module__,
@@ -88,7 +92,8 @@ def fuse(module: nn.Module) -> Place:
     assert fused is not None
     module.__class__ = fused
     place = module.__dict__[STATE] = Place()
-    rebind(module, {old: getattr(fused, name) for name, (old, _) in plan(cls).methods.items()})
+    methods = plan(cls).methods
+    rebind(module, {planned.original: getattr(fused, name) for name, planned in methods.items()})
     return place
 
 
@@ -99,7 +104,8 @@ def restore(module: nn.Module) -> None:
     fused = type(module)
     module.__class__ = cls
     del module.__dict__[STATE]
-    back = {vars(fused)[name]: old for name, (old, _) in plan(cls).methods.items()}
+    methods = plan(cls).methods
+    back = {vars(fused)[name]: planned.original for name, planned in methods.items()}
     rebind(module, back)
 
 

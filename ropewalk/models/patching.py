@@ -64,7 +64,7 @@ def _fused(module: nn.Module) -> Place | None:
         return place_of(module)
     if fused_class(cls) is None:
         return None
-    reason = replaced(module, plan(cls).methods["forward"][0])
+    reason = replaced(module, plan(cls).methods["forward"].original)
     return fuse(module) if reason is None else Place(left=reason)
 
 

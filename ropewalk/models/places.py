@@ -33,6 +33,14 @@ class Place:
     layout: str | None = None
     instead: Callable[[Any], Any] | None = None
 
+    def settled(self, functions: frozenset[str]) -> bool:
+        """Whether the tables of all ``functions`` agree and nothing else is asked of rotations."""
+        return (
+            not torch.compiler.is_compiling()
+            and self.agreed >= functions
+            and self.left is self.layout is self.instead is None
+        )
+
     def compares(self, function: str, copies: tuple[tuple[Tensor, Tensor], ...]) -> bool:
         """Whether the two copies in each of these tables of ``function`` are the same."""
         if self.left is not None or not all(readable(t) for pair in copies for t in pair):

@@ -21,9 +21,10 @@ from torch import nn
 from ropewalk.models.idiom import fused_in
 from ropewalk.models.methods import written_out
 from ropewalk.models.recognise import recognised
-from ropewalk.models.rewrite import global_names, other_uses, rewritten
+from ropewalk.models.rewrite import SETTLED, global_names, other_uses, rewritten
 from ropewalk.models.roles import called_rotary, looks_rotary
 from ropewalk.models.rotation import Rotation
+from ropewalk.models.usual import straight
 
 _ROTATES = re.compile(r"apply_rot|rotate_(quer|key)", re.IGNORECASE)
 _FOUNDATIONS = ("torch.", "transformers.modeling_utils", "transformers.modeling_layers")
@@ -38,11 +39,26 @@ class Finding:
     reason: str | None = None
 
 
+@dataclass(frozen=True)
+class Method:
+    """A method that is replaced.
+
+    original    as the class has it
+    new         what runs at a place
+    settled     what runs where the place trusts all of ``functions``; None: ``new`` always runs
+    """
+
+    original: Any
+    new: Callable[..., Any]
+    settled: Callable[..., Any] | None = None
+    functions: frozenset[str] = frozenset()
+
+
 @dataclass
 class Plan:
     """The methods of a class that are replaced, and every rotary function found in it."""
 
-    methods: dict[str, tuple[Any, Callable[..., Any]]] = field(default_factory=dict)
+    methods: dict[str, Method] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -67,7 +83,7 @@ def plan(cls: type) -> Plan:
             made.findings.append(Finding(name, "each sum x·cos + rotated(x)·sin"))
         new = rewritten(summed or method, follow) or summed
         if new is not None:
-            made.methods[name] = (method, new)
+            made.methods[name] = Method(method, new) if summed else _settling(method, new, follow)
         follow.note_others(method)
     for name, method in methods.items():
         if name not in made.methods and _ROTATES.search(name):
@@ -77,8 +93,17 @@ def plan(cls: type) -> Plan:
         and "forward" not in made.methods
         and isinstance(methods.get("forward"), FunctionType)
     ):
-        made.methods["forward"] = (methods["forward"], methods["forward"])
+        made.methods["forward"] = Method(methods["forward"], methods["forward"])
     return made
+
+
+def _settling(method: FunctionType, new: Callable[..., Any], follow: _Follow) -> Method:
+    """A rewritten method with its settled form, if all its rotations are usual calls."""
+    usual = _Usual(follow)
+    settled = rewritten(method, usual, SETTLED)
+    if settled is None or not usual.all:
+        return Method(method, new)
+    return Method(method, new, settled, frozenset(usual.functions))
 
 
 def _written_out(made: Plan, name: str, method: FunctionType | staticmethod[..., Any]) -> None:
@@ -86,7 +111,7 @@ def _written_out(made: Plan, name: str, method: FunctionType | staticmethod[...,
     function = method.__func__ if isinstance(method, staticmethod) else method
     writing = written_out(function) if isinstance(function, FunctionType) else None
     if writing is not None:
-        made.methods[name] = (method, writing.fused)
+        made.methods[name] = Method(method, writing.fused)
         made.findings.append(Finding(name, str(writing.form)))
     elif not made.findings:
         made.findings.append(Finding(name, None, "it rotates in a way of its own"))
@@ -113,6 +138,7 @@ class _Follow:
     def __init__(self, findings: list[Finding]):
         self.findings = findings
         self.home: dict[str, Any] = {}
+        self.copies: set[FunctionType] = set()
         self.known: dict[FunctionType, Callable[..., Any] | None] = {}
 
     def __call__(self, function: FunctionType) -> Callable[..., Any] | None:
@@ -149,6 +175,30 @@ class _Follow:
             self.findings.append(Finding(function.__name__, "each sum x·cos + rotated(x)·sin"))
             return summed
         copied = rewritten(function, self)
-        if copied is None and rotary:
+        if copied is not None:
+            self.copies.add(function)
+        elif rotary:
             self.findings.append(Finding(function.__name__, None, known))
         return copied
+
+
+class _Usual:
+    """Gives the usual call that stands in for a rotary function, where there is one."""
+
+    def __init__(self, follow: _Follow):
+        self.follow = follow
+        self.functions: set[str] = set()
+        self.all = True
+
+    def __call__(self, function: FunctionType) -> Callable[..., Any] | None:
+        if function in self.follow.copies:
+            return rewritten(function, self, SETTLED)
+        new = self.follow.known.get(function)
+        if new is None:
+            return None
+        turned = straight(new) if isinstance(new, Rotation) else None
+        if turned is None:
+            self.all = False
+        else:
+            self.functions.add(function.__name__)
+        return turned

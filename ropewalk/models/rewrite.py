@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
-SUFFIX = "__ropewalk"
+FUSED, SETTLED = "__ropewalk", "__ropewalk_settled"
+"""Suffixes of the other names: of what runs at a place, and of what runs where it is settled."""
 
 
 def global_names(code: CodeType) -> set[str]:
@@ -41,7 +42,9 @@ def other_uses(code: CodeType) -> set[str]:
 
 
 def rewritten(
-    function: FunctionType, replacement: Callable[[FunctionType], Callable[..., Any] | None]
+    function: FunctionType,
+    replacement: Callable[[FunctionType], Callable[..., Any] | None],
+    suffix: str = FUSED,
 ) -> FunctionType | None:
     """``function`` with the functions that it calls replaced.
 
@@ -49,6 +52,7 @@ def rewritten(
         function: any Python function, decorated or not.
         replacement: from a function called, or held in the closure, to what stands in for it;
             None to keep it.
+        suffix: of the names added to the function's module.
 
     Returns:
         A new function, or None where nothing is to be replaced.
@@ -59,8 +63,8 @@ def rewritten(
         called = function.__globals__.get(name)
         new = replacement(called) if isinstance(called, FunctionType) else None
         if new is not None and name not in mixed:
-            aliases[name] = name + SUFFIX
-            function.__globals__[name + SUFFIX] = new
+            aliases[name] = name + suffix
+            function.__globals__[name + suffix] = new
     cells = tuple(_cell(cell, replacement) for cell in function.__closure__ or ())
     changed = any(a is not b for a, b in zip(cells, function.__closure__ or (), strict=True))
     if not aliases and not changed:

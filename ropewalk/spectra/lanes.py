@@ -8,6 +8,7 @@ Layout = Literal["half", "interleaved"]
 Pairing = Literal["standard", "proportional"]
 LAYOUTS: tuple[Layout, ...] = ("half", "interleaved")
 PAIRINGS: tuple[Pairing, ...] = ("standard", "proportional")
+_LANE = 2**30 - 1
 
 
 def pair_slices(
@@ -48,7 +49,8 @@ class Turn(NamedTuple):
     """How lanes turn, as kernels are told: cos and sin are multiplied by ``scale``.
 
     ``lanes`` is one number, because each argument costs a decode step. Its bits: 0 the angle's
-    sign, 1 neighbouring lanes, from 2 the first lane, from 32 the second.
+    sign, 1 neighbouring lanes, from 2 the first lane, from 32 the second, 62 whether given tables
+    hold each angle twice, as the lanes lie.
     """
 
     scale: float
@@ -64,20 +66,20 @@ class Turn(NamedTuple):
         return bool(self.lanes & 1)
 
 
-def number(lanes: tuple[slice, slice], negative: bool = False) -> int:
+def number(lanes: tuple[slice, slice], negative: bool = False, twice: bool = False) -> int:
     """``lanes`` as one number; see :class:`Turn`."""
     first, second = lanes
-    return negative | (first.step == 2) << 1 | first.start << 2 | second.start << 32
+    return negative | (first.step == 2) << 1 | first.start << 2 | second.start << 32 | twice << 62
 
 
 def slices(lanes: int, pairs: int) -> tuple[slice, slice]:
     """The slices of ``pairs`` pairs that a number stands for."""
     step = 2 if lanes & 2 else None
-    first, second = lanes >> 2 & 0x3FFFFFFF, lanes >> 32
+    first, second = lanes >> 2 & _LANE, lanes >> 32 & _LANE
     span = pairs * (step or 1)
     return slice(first, first + span, step), slice(second, second + span - (step == 2), step)
 
 
 def spelt(lanes: int) -> tuple[bool, int, int, int]:
     """What a number stands for: negative, the first lane, the second, the step between pairs."""
-    return bool(lanes & 1), lanes >> 2 & 0x3FFFFFFF, lanes >> 32, 2 if lanes & 2 else 1
+    return bool(lanes & 1), lanes >> 2 & _LANE, lanes >> 32 & _LANE, 2 if lanes & 2 else 1

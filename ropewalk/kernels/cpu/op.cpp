@@ -91,12 +91,14 @@ struct View {
 };
 
 // The lanes, as one number: bit 0 the sign of the angle, bit 1 whether they are neighbours, from bit
-// 2 the first lane, from bit 32 the second. One argument, because each costs a decode step.
+// 2 the first lane, from bit 32 the second, bit 62 whether given tables hold each angle twice, as
+// the lanes lie. One argument, because each costs a decode step.
 struct Lanes {
-  bool negate, neighbours;
+  bool negate, neighbours, twice;
   int64_t first, second;
   explicit Lanes(int64_t code)
-      : negate(code & 1), neighbours(code & 2), first(code >> 2 & 0x3fffffff), second(code >> 32) {}
+      : negate(code & 1), neighbours(code & 2), twice(code >> 62 & 1),
+        first(code >> 2 & 0x3fffffff), second(code >> 32 & 0x3fffffff) {}
 };
 
 Task start(const View& x, const Lanes& lanes, int64_t pairs) {
@@ -235,8 +237,8 @@ void set_phases(Task& t, const std::optional<Tensor>& positions, int64_t offset,
 }
 
 // Tables [..., tokens, pairs] for all heads, or [..., heads, tokens, pairs] where they have as many
-// dimensions as x.
-void set_tables(Task& t, const View& x, const View& cosine, const View& sine) {
+// dimensions as x. The angles of neighbouring pairs lie `step` apart.
+void set_tables(Task& t, const View& x, const View& cosine, const View& sine, int64_t step) {
   const int64_t dims = cosine.dims;
   STD_TORCH_CHECK(sine.dims == dims && sine.type == cosine.type, "cos and sin differ");
   for (int64_t d = 0; d < dims; ++d)
@@ -251,7 +253,7 @@ void set_tables(Task& t, const View& x, const View& cosine, const View& sine) {
     set_lead(t, table, headed ? 3 : 2, lead);
     head = headed ? table.stride(2) : 0;
     token = tokens == 1 ? 0 : table.stride(1);
-    pair = table.stride(0);
+    pair = table.stride(0) * step;
   };
   strides(cosine, t.cosine_lead, t.cosine_head, t.cosine_token, t.cosine_pair);
   strides(sine, t.sine_lead, t.sine_head, t.sine_token, t.sine_pair);
@@ -323,8 +325,10 @@ void by_tables(std::initializer_list<Pair> operands, const Tensor& cosine, const
                int64_t lanes) {
   const View c(cosine), s(sine);
   STD_TORCH_CHECK(c.dims >= 2, "tables are [..., tokens, pairs]");
-  Task t = start(operands.begin()->in, Lanes(lanes), c.size(0));
-  set_tables(t, operands.begin()->in, c, s);
+  const Lanes where(lanes);
+  STD_TORCH_CHECK(!where.twice || c.size(0) % 2 == 0, "tables of two copies have an even width");
+  Task t = start(operands.begin()->in, where, where.twice ? c.size(0) / 2 : c.size(0));
+  set_tables(t, operands.begin()->in, c, s, where.twice && where.neighbours ? 2 : 1);
   for (const Pair& o : operands) add_operand(t, o.in, o.out);
   run(t);
 }

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ropewalk.kernels.copies import first_copies
 from ropewalk.kernels.gpu.job import Launch
 from ropewalk.kernels.gpu.meta import Lanes, Meta, Operand
 from ropewalk.kernels.gpu.misfit import check
@@ -113,13 +114,14 @@ def known(x: Tensor | None) -> Meta | None:
 def rotate_by(x: Tensor, out: Tensor, cos: Tensor, sin: Tensor, lanes: int) -> None:
     """``out`` = x turned by tables ``[..., tokens or 1, pairs]`` that all heads share.
 
-    With as many dimensions as x they have a head dimension: 1, or one that divides x's. Tables may
+    With as many dimensions as x they have a head dimension: 1, or one that divides x's. ``lanes``
+    may say that they hold each angle twice. Tables may
     have any real floating dtype and any strides.
 
     Raises:
         Misfit, ImportError: as :func:`rotate`.
     """
-    operands = (Operand.of(x, out),)
+    operands, (cos, sin) = (Operand.of(x, out),), first_copies(cos, sin, lanes)
     kept = _kept_tables(operands, Meta.of(cos), Meta.of(sin), lanes)
     kept(x, out, None, None, cos, sin)
 
@@ -129,6 +131,7 @@ def rotate_qk_by(
 ) -> None:
     """:func:`rotate_by` of q and k in one launch."""
     operands = Operand.of(q, q_out), Operand.of(k, k_out)
+    cos, sin = first_copies(cos, sin, lanes)
     kept = _kept_tables(operands, Meta.of(cos), Meta.of(sin), lanes)
     kept(q, q_out, k, k_out, cos, sin)
 
