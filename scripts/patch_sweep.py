@@ -78,11 +78,13 @@ class Recorder:
 
 
 @contextmanager
-def replaced_turn(turn: Any) -> Iterator[Any]:
-    """Let ``turn`` do what patched models rotate with, at settled places too."""
+def replaced_turn(model: Any, turn: Any) -> Iterator[Any]:
+    """Let ``turn`` do what ``model`` rotates with, at settled places too."""
     modules: tuple[Any, ...] = (rotation, idiom, applied)
     with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(places.Place, "settled", return_value=False))
+        for place in filter(None, map(fused.place_of, model.modules())):
+            place.settled = False
+        stack.enter_context(mock.patch.object(places.Place, "settle"))
         for module in modules:
             stack.enter_context(mock.patch.object(module, "turned", turn))
         yield turn
@@ -114,13 +116,13 @@ def compare(
         return
     run(model, given)  # each place compares its first call with the model's own
     after = [run(model, given)]
-    with replaced_turn(Recorder()) as recorder:
+    with replaced_turn(model, Recorder()) as recorder:
         after.append(run(model, given))
     owner = {id(fused.place_of(m)): type(m).__name__ for m in model.modules()}
     ran = {owner[id(place)] for place in recorder.places}
     if not ran:
         raise NothingRan("no rotation ran")
-    with replaced_turn(lambda tensors, *_: tensors):
+    with replaced_turn(model, lambda tensors, *_: tensors):
         effect = difference(before, run(model, given))
     if effect < LEAST:
         raise ValueError("its outputs do not depend on the rotation")

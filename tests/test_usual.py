@@ -11,11 +11,10 @@ import rotary_zoo as zoo
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import Tensor
 
 import ropewalk
 from ropewalk.kernels import eager, fused, native
-from ropewalk.models import places
 from ropewalk.models.fused import place_of
 from ropewalk.models.plan import plan
 from ropewalk.models.recognise import recognised
@@ -171,26 +170,43 @@ def test_a_place_is_settled_once_its_tables_were_compared():
     ropewalk.models.patch(module)
     place = place_of(module)
     assert place is not None
-    calls: list[str] = []
-
-    class Noting(places.Place):
-        def settled(self, functions: frozenset[str]) -> bool:
-            found = super().settled(functions)
-            calls.append("settled" if found else "tried")
-            return found
-
-    place.__class__ = Noting
     x, tables = normal(1, 3, 32), zoo.tables(3, 16)
-    with torch.no_grad():
-        results = [module(x, *tables) for _ in range(3)]
-    assert calls == ["tried", "settled", "settled"]
+    settled, results = [], []
+    for _ in range(3):
+        settled.append(place.settled)
+        results.append(module(x, *tables))
+    assert settled == [False, True, True]
     assert torch.equal(results[1], results[2])
-    near(results[1:2], results[:1])  # pyright: ignore[reportArgumentType]
-    place.instead = lambda applied: applied.tensors
-    assert not torch.allclose(module(x, *tables), results[0])
-    place.instead, place.layout = None, "interleaved"
-    assert not torch.allclose(module(x, *tables), results[0])
-    place.layout, place.left = None, "a reason"
-    near((module(x, *tables),), (results[0],))
-    assert calls[3:] == ["tried"] * 3
-    assert isinstance(module, nn.Module)
+    near((results[1],), (results[0],))
+    changes = {"instead": lambda applied: applied.tensors, "layout": "interleaved", "left": "why"}
+    for name, value in changes.items():
+        assert place.settled
+        setattr(place, name, value)
+        assert not place.settled
+        changed = module(x, *tables)
+        assert torch.allclose(changed, results[0], atol=1e-5) == (name == "left")
+        assert not place.settled
+        setattr(place, name, None)
+        assert torch.equal(module(x, *tables), results[0])
+
+
+def test_a_place_is_not_settled_before_an_angle_other_than_0_was_seen():
+    module = zoo.Attention()
+    ropewalk.models.patch(module)
+    place = place_of(module)
+    assert place is not None
+    for start, settled in ((0, False), (0, False), (7, True)):
+        module(normal(1, 1, 32), *zoo.tables(1, 16, start=start))
+        assert place.settled is settled
+
+
+def test_copies_that_differ_never_settle():
+    module = zoo.Attention()
+    ropewalk.models.patch(module)
+    place = place_of(module)
+    assert place is not None
+    tables = zoo.tables(3, 16, twins=False)
+    for _ in range(2):
+        module(normal(1, 3, 32), *tables)
+        assert not place.settled
+        assert place.left is not None

@@ -11,8 +11,8 @@ from functools import cache, wraps
 from types import MethodType
 from typing import Any
 
-import torch
 from torch import nn
+from torch.compiler import is_compiling
 
 from ropewalk.models.places import Place, enter, leave
 from ropewalk.models.plan import Method, plan
@@ -21,28 +21,32 @@ STATE = "_ropewalk_place"
 ORIGINAL = "_ropewalk_original"
 
 
-def _method(planned: Method) -> Any:
-    """The new method at the module's place; the original where the place was left."""
+def _method(planned: Method, functions: frozenset[str]) -> Any:
+    """The new method at the module's place; the original where the place was left.
+
+    ``functions`` are all that rotate in any method of the class.
+    """
     original, new = planned.original, planned.new
     if isinstance(original, staticmethod):
         return staticmethod(new)
 
-    settled, functions = planned.settled, planned.functions
+    settled = planned.settled
 
     @wraps(original)
     def method(self: nn.Module, *args: Any, **given: Any) -> Any:
         place: Place = self.__dict__[STATE]
-        if settled is not None and place.settled(functions):
+        if settled is not None and place.settled and not is_compiling():
             return settled(self, *args, **given)
         if place.left is not None:
             return original(self, *args, **given)
-        if torch.compiler.is_compiling():
+        if is_compiling():
             return new(self, *args, **given)
         token = enter(place)
         try:
             return new(self, *args, **given)
         finally:
             leave(token)
+            place.settle(functions)
 
     return method
 
@@ -53,7 +57,8 @@ def fused_class(cls: type) -> type | None:
     methods = plan(cls).methods
     if not methods:
         return None
-    body: dict[str, Any] = {name: _method(planned) for name, planned in methods.items()}
+    functions = frozenset(name for planned in methods.values() for name in planned.functions)
+    body: dict[str, Any] = {name: _method(planned, functions) for name, planned in methods.items()}
     body |= {
         ORIGINAL: cls,
         "__module__": cls.__module__,

@@ -26,19 +26,24 @@ class Place:
 
     ``layout``: the pairs of its weights, where they were converted to others than the model's own.
     ``instead``: what is given each :class:`~ropewalk.models.applied.Applied` and answers for it.
+    ``settled``: that :meth:`settle` found nothing more to look at; any other change ends it.
     """
 
     agreed: set[str] = field(default_factory=set)
     left: str | None = None
     layout: str | None = None
     instead: Callable[[Any], Any] | None = None
+    settled: bool = False
 
-    def settled(self, functions: frozenset[str]) -> bool:
-        """Whether the tables of all ``functions`` agree and nothing else is asked of rotations."""
-        return (
-            not torch.compiler.is_compiling()
-            and self.agreed >= functions
-            and self.left is self.layout is self.instead is None
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        if name != "settled":
+            super().__setattr__("settled", False)
+
+    def settle(self, functions: frozenset[str]) -> None:
+        """Note whether the tables of all ``functions`` agree and nothing else is asked of them."""
+        self.settled = self.agreed >= functions and (
+            self.left is self.layout is self.instead is None
         )
 
     def compares(self, function: str, copies: tuple[tuple[Tensor, Tensor], ...]) -> bool:
