@@ -24,29 +24,56 @@ struct Span {
   int64_t pairs, first, apart;
 };
 
+constexpr int kTogether = 4;
+template <int n>
+using Count = std::integral_constant<int, n>;
+
+// turn(Count<n>, in, out) for groups of n heads, from lane `from` on. It loads the lanes of a group
+// before it stores any: heads often lie a multiple of 4096 bytes apart, and a load waits for every
+// store under way to an address that ends alike.
+template <typename I, typename E, typename Turn>
+ROPEWALK_INLINED void in_groups(Token<I, E> x, int64_t from, Turn turn) {
+  const I* in = x.in + from;
+  E* out = x.out + from;
+  const auto next = [&](auto heads) ROPEWALK_ALWAYS {
+    turn(heads, in, out);
+    in += heads() * x.in_head;
+    out += heads() * x.out_head;
+  };
+  int left = x.heads;
+  for (; left >= kTogether; left -= kTogether) next(Count<kTogether>());
+  if (left >= 2) next(Count<2>());
+  if (left % 2) next(Count<1>());
+}
+
 // The pairs of lanes [from, from + W) and those `apart` lanes on. cos and sin stay in registers.
 template <int W, bool stream, typename I, typename E, typename A>
 inline void turn_lanes_apart(Token<I, E> x, int64_t from, int64_t apart, const A* c, const A* s) {
-  const auto cosine = load<W>(c), sine = load<W>(s);
-  const I* in = x.in + from;
-  E* out = x.out + from;
-  for (int h = 0; h < x.heads; ++h, in += x.in_head, out += x.out_head) {
-    const auto u = load<W>(in), v = load<W>(in + apart);
-    store<W, stream>(out, u * cosine - v * sine);
-    store<W, stream>(out + apart, u * sine + v * cosine);
-  }
+  const Vector<A, W> cosine = load<W>(c), sine = load<W>(s);
+  in_groups(x, from, [&](auto heads, const I* in, E* out) ROPEWALK_ALWAYS {
+    Vector<A, W> u[heads()], v[heads()];
+    for (int h = 0; h < heads(); ++h) {
+      u[h] = load<W>(in + h * x.in_head);
+      v[h] = load<W>(in + h * x.in_head + apart);
+    }
+    for (int h = 0; h < heads(); ++h) {
+      E* to = out + h * x.out_head;
+      store<W, stream>(to, u[h] * cosine - v[h] * sine);
+      store<W, stream>(to + apart, u[h] * sine + v[h] * cosine);
+    }
+  });
 }
 
 // W neighbouring lanes: cosines stand twice, sines twice with the first negative.
 template <int W, bool stream, typename I, typename E, typename A>
 inline void turn_neighbour_lanes(Token<I, E> x, int64_t from, const A* c, const A* s) {
-  const auto cosine = load<W>(c), sine = load<W>(s);
-  const I* in = x.in + from;
-  E* out = x.out + from;
-  for (int h = 0; h < x.heads; ++h, in += x.in_head, out += x.out_head) {
-    const auto u = load<W>(in);
-    store<W, stream>(out, u * cosine + swap_neighbours<W>(u) * sine);
-  }
+  const Vector<A, W> cosine = load<W>(c), sine = load<W>(s);
+  in_groups(x, from, [&](auto heads, const I* in, E* out) ROPEWALK_ALWAYS {
+    Vector<A, W> u[heads()];
+    for (int h = 0; h < heads(); ++h) u[h] = load<W>(in + h * x.in_head);
+    for (int h = 0; h < heads(); ++h)
+      store<W, stream>(out + h * x.out_head, u[h] * cosine + swap_neighbours<W>(u[h]) * sine);
+  });
 }
 
 // Pairs from i on, in vectors of W and then, for the rest, of half of that.
@@ -74,20 +101,25 @@ template <bool stream, typename Some>
 inline void turn_pack_apart(Token<BFloat16, BFloat16> x, int64_t from, int64_t apart, const float* c,
                             const float* s, Some some) {
   const Pack cosine{load<16>(c), load<16>(c + 16)}, sine{load<16>(s), load<16>(s + 16)};
-  const BFloat16* in = x.in + from;
-  BFloat16* out = x.out + from;
-  for (int h = 0; h < x.heads; ++h, in += x.in_head, out += x.out_head) {
-    const Pack a = unpacked(some.load(in)), b = unpacked(some.load(in + apart));
-    const Pack u{a.even * cosine.even - b.even * sine.even, a.odd * cosine.odd - b.odd * sine.odd};
-    const Pack v{a.even * sine.even + b.even * cosine.even, a.odd * sine.odd + b.odd * cosine.odd};
-    __m512i p = narrowed(u), q = narrowed(v);
-    if (__builtin_expect(!_kortestz_mask32_u8(some.zeros(p), some.zeros(q)), 0)) {
-      p = narrowed_in_integers(u);
-      q = narrowed_in_integers(v);
+  in_groups(x, from, [&](auto heads, const BFloat16* in, BFloat16* out) ROPEWALK_ALWAYS {
+    __m512i first[heads()], second[heads()];
+    for (int h = 0; h < heads(); ++h) {
+      first[h] = some.load(in + h * x.in_head);
+      second[h] = some.load(in + h * x.in_head + apart);
     }
-    some.template store<stream>(out, in_order(p));
-    some.template store<stream>(out + apart, in_order(q));
-  }
+    for (int h = 0; h < heads(); ++h, out += x.out_head) {
+      const Pack a = unpacked(first[h]), b = unpacked(second[h]);
+      const Pack u{a.even * cosine.even - b.even * sine.even, a.odd * cosine.odd - b.odd * sine.odd};
+      const Pack v{a.even * sine.even + b.even * cosine.even, a.odd * sine.odd + b.odd * cosine.odd};
+      __m512i p = narrowed(u), q = narrowed(v);
+      if (__builtin_expect(!_kortestz_mask32_u8(some.zeros(p), some.zeros(q)), 0)) {
+        p = narrowed_in_integers(u);
+        q = narrowed_in_integers(v);
+      }
+      some.template store<stream>(out, in_order(p));
+      some.template store<stream>(out + apart, in_order(q));
+    }
+  });
 }
 
 template <bool stream>
@@ -104,15 +136,17 @@ template <bool stream, typename Some>
 inline void turn_packed_neighbours(Token<BFloat16, BFloat16> x, int64_t from, const float* c,
                                    const float* s, Some some) {
   const __m512 cosine = load<16>(c), sine = load<16>(s);
-  const BFloat16* in = x.in + from;
-  BFloat16* out = x.out + from;
-  for (int h = 0; h < x.heads; ++h, in += x.in_head, out += x.out_head) {
-    const Pack a = unpacked(some.load(in));
-    const Pack u{a.even * cosine - a.odd * sine, a.even * sine + a.odd * cosine};
-    __m512i p = narrowed(u);
-    if (__builtin_expect(some.zeros(p) != 0, 0)) p = narrowed_in_integers(u);
-    some.template store<stream>(out, in_order(p));
-  }
+  in_groups(x, from, [&](auto heads, const BFloat16* in, BFloat16* out) ROPEWALK_ALWAYS {
+    __m512i lanes[heads()];
+    for (int h = 0; h < heads(); ++h) lanes[h] = some.load(in + h * x.in_head);
+    for (int h = 0; h < heads(); ++h, out += x.out_head) {
+      const Pack a = unpacked(lanes[h]);
+      const Pack u{a.even * cosine - a.odd * sine, a.even * sine + a.odd * cosine};
+      __m512i p = narrowed(u);
+      if (__builtin_expect(some.zeros(p) != 0, 0)) p = narrowed_in_integers(u);
+      some.template store<stream>(out, in_order(p));
+    }
+  });
 }
 
 template <bool stream>

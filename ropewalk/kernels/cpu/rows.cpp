@@ -26,7 +26,7 @@ template <typename E>
 struct Given {
   using In = E;
   static constexpr bool kFresh = false;
-  static constexpr int64_t kTogether = 2;
+  static constexpr int64_t kMost = kTogether;
   Lanes<E> operator()(const E* in, int64_t head, int64_t lane, int) const {
     return {in, head, lane};
   }
@@ -37,13 +37,13 @@ template <typename E, typename A>
 struct Normalised {
   using In = A;
   static constexpr bool kFresh = true;
-  static constexpr int64_t kTogether = kNormedTogether;
+  static constexpr int64_t kMost = kNormedTogether;
   int64_t lanes, width;
   A eps;
   const A* weight;
   A* rows;
   Lanes<A> operator()(const E* in, int64_t head, int64_t lane, int heads) const {
-    A over[kTogether] = {};
+    A over[kMost] = {};
     for (int h = 0; h < heads; ++h) over[h] = widen(in + h * head, lane, lanes, rows + h * width);
     for (A& value : over) value = over_root(value / static_cast<A>(lanes) + eps);
     for (int h = 0; h < heads; ++h) weigh(rows + h * width, lanes, over[h], weight);
@@ -106,7 +106,7 @@ void turn_operand(const Task& t, const Operand& x, int64_t lead, int64_t begin, 
     const A* mine = filled.tables + table * filled.head;
     const E* from = in + h * x.in_head;
     E* to = out + h * x.out_head;
-    constexpr int64_t most = Source::kTogether;
+    constexpr int64_t most = Source::kMost;
     const int heads = static_cast<int>(stop - h < most ? stop - h : most);
     turn_heads<stream>(t, x, from, to, places, tokens, heads, mine, filled.order, source);
     h += heads;

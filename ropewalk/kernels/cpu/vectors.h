@@ -11,6 +11,9 @@
 #include <arm_neon.h>
 #endif
 
+#define ROPEWALK_ALWAYS __attribute__((always_inline))
+#define ROPEWALK_INLINED ROPEWALK_ALWAYS inline
+
 namespace ropewalk {
 namespace ROPEWALK_ISA {
 
