@@ -24,7 +24,7 @@ struct Span {
   int64_t pairs, first, apart;
 };
 
-constexpr int kTogether = 4;
+constexpr int kTogether = 4;  // heads that turn together
 template <int n>
 using Count = std::integral_constant<int, n>;
 

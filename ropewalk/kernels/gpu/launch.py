@@ -114,9 +114,8 @@ def known(x: Tensor | None) -> Meta | None:
 def rotate_by(x: Tensor, out: Tensor, cos: Tensor, sin: Tensor, lanes: int) -> None:
     """``out`` = x turned by tables ``[..., tokens or 1, pairs]`` that all heads share.
 
-    With as many dimensions as x they have a head dimension: 1, or one that divides x's. ``lanes``
-    may say that they hold each angle twice. Tables may
-    have any real floating dtype and any strides.
+    With as many dimensions as x they have a head dimension: 1, or one that divides x's. They may
+    hold each angle twice, if ``lanes`` says so, and have any real floating dtype and any strides.
 
     Raises:
         Misfit, ImportError: as :func:`rotate`.
