@@ -36,9 +36,10 @@ def measured(wanted: Wanted, methods: str | None, texts: int | None, files: Sequ
     from ropewalk.configs.packaged import located
     from ropewalk.lab.trained.lengths import DEFAULT, lengthened, plans
     from ropewalk.lab.trained.passages import COUNT, passages
-    from ropewalk.models.loading import hushed, load, load_tokenizer
+    from ropewalk.models.loading import hushed, load, load_tokenizer, require_config
 
     source = located(wanted.config)
+    require_config(source)  # what cannot be loaded is said as the other commands say it
     names = tuple(name.strip() for name in methods.split(",")) if methods else DEFAULT
     found_plans = plans(resolve(source), wanted.to, names, wanted.native)
     tokenizer = load_tokenizer(source)
