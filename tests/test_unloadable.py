@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 pytest.importorskip("transformers")
 pytest.importorskip("tokenizers")
 
+from gguf_files import gguf, llama
 from hypothesis import given
 from hypothesis import strategies as st
 from reading_models import save
@@ -188,6 +191,36 @@ def test_a_file_that_is_no_model(
     for _ in range(2):
         with pytest.raises(ValueError, match=words):
             (load if _ else load_tokenizer)(str(path))
+
+
+def test_a_gguf_file_that_is_cut_off_or_of_an_unknown_architecture(
+    whole: Path, tmp_path: Path, capsys
+):
+    pytest.importorskip("gguf")
+    path = tmp_path / "model.gguf"
+    keys = {**llama(), "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": ["a", "b"]}
+    content = gguf(keys, {"token_embd.weight": [1.0] * 64})
+    other = gguf({**keys, "general.architecture": "zorblax"}, {"token_embd.weight": [1.0] * 64})
+    for data, words in (
+        (content[:-128], "the weights in model.gguf cannot be read"),
+        (other, "the config in model.gguf is unusable: .*zorblax"),
+    ):
+        path.write_bytes(data)
+        for line in (
+            refused(capsys, "usage", path, "--lengths", 32),
+            refused(capsys, "precision", path, "--length", 32),
+            refused(capsys, "audit", path, "--quick"),
+        ):
+            assert re.search(words, line)
+            assert "tokenizer" not in line
+
+
+def test_a_reader_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "model.gguf"
+    path.write_bytes(gguf(llama(), {"token_embd.weight": [1.0] * 64}))
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    with pytest.raises(ImportError, match=r"needs gguf: pip install 'ropewalk\[models\]'"):
+        load(str(path))
 
 
 def test_several_gguf_files_are_no_choice(tmp_path: Path):

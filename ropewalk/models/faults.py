@@ -30,6 +30,8 @@ def config_fault(found: Found, error: Exception, known: Any) -> ValueError:
     of ``error`` may not.
     """
     kind, where = found.config.get("model_type"), _where(found)
+    if found.gguf is not None and _unreadable(found.file):
+        return weights_fault(found, error)
     if found.gguf is not None or (isinstance(kind, str) and kind in known):
         why = f"{where} is unusable: {_explained(found) or said(error, MOST)}"
     elif "auto_map" in found.config:
@@ -121,6 +123,21 @@ def _explained(found: Found) -> str | None:
     except (ValueError, TypeError, OSError):
         return None
     return f"{errors[0].code}, {errors[0].message}; {errors[0].remedy}" if errors else None
+
+
+def _unreadable(path: Path) -> bool:
+    """Whether a GGUF file whose keys are whole ends before its weights do."""
+    try:
+        from gguf import GGUFReader
+    except ImportError:
+        raise ImportError(
+            "reading the weights of a GGUF file needs gguf: pip install 'ropewalk[models]'"
+        ) from None
+    try:
+        GGUFReader(path)
+    except Exception:  # whatever it raises
+        return True
+    return False
 
 
 def _broken(folder: Path) -> str | None:
