@@ -255,3 +255,55 @@ def test_show_writes_the_figure_of_any_configuration(tmp_path, capsys):
     assert "does not exist" in capsys.readouterr().err
     assert main(["show", "rpe", "--out", str(file)]) == 2
     assert file.read_text(encoding="utf-8") == text
+
+
+# --- upright lines --------------------------------------------------------------------------------
+
+
+def marked(x: list[float], **marks: float) -> tuple[dict[str, tuple[float, str]], list[float]]:
+    """label → (where its line stands, on which side the label ends), and where the curve goes."""
+    panel = Lines("y", "x", x, {"curve": [float(i) for i in range(len(x))]}, marks=marks)
+    root = xml.fromstring(svg(Figure("title", "caption", (panel,))))
+    texts = {each.text: each.get("text-anchor") for each in root.iter(f"{SVG}text")}
+    paths = {"m": [], "c": []}
+    for path in root.iter(f"{SVG}path"):
+        paths.setdefault(str(path.get("class")), []).append(str(path.get("d")))
+    places = [float(re.findall(r"M(\d+) ", d)[0]) for d in paths["m"]]
+    found = {name: (at, str(texts[name])) for name, at in zip(marks, places, strict=True)}
+    curve = [float(n) for n in re.findall(r"[ML](\d+) ", paths["c"][0])]
+    return found, curve
+
+
+def test_a_mark_stands_where_its_x_is():
+    found, curve = marked([0.0, 100.0, 200.0, 300.0], far=200.0, near=0.0, between=50.0)
+    assert found["far"] == (curve[2], "end")
+    assert found["near"] == (curve[0], "start"), "there is no room before it"
+    assert abs(found["between"][0] - (curve[0] + curve[1]) / 2) <= 1
+    assert not marked([0.0, 1.0])[0]
+
+
+@given(st.floats(-1e6, 1e6, allow_nan=False))
+def test_the_axis_reaches_to_every_mark(at: float):
+    found, curve = marked([10.0, 20.0], mark=at)
+    assert 56 <= found["mark"][0] <= 744
+    assert (found["mark"][0] < curve[0]) <= (at < 10)
+    assert (found["mark"][0] > curve[-1]) <= (at > 20)
+
+
+@pytest.mark.parametrize(("native", "to"), [(16, 512), (64, 128), (100, 101), (1, 8)])
+def test_the_loss_by_place_has_a_line_at_the_native_length(native: int, to: int):
+    from ropewalk.lab.trained.curves import Curve, Lengthened
+    from ropewalk.report.lengthened import page
+
+    edges = ((0, to // 2), (to // 2, to))
+    losses = ((1.0, 1.1), (2.0, 2.1))
+    curves = tuple(Curve(name, None, losses) for name in ("untouched", "yarn ×8"))
+    text = page(Lengthened(native, to, ("a", "b"), curves, edges, losses), "model")
+    (drawing,) = re.findall(r"<svg.*?</svg>", text, re.S)
+    assert f">native length {native:,}</text>" in drawing
+    (across,) = re.findall(r'class="m"[^>]* d="M(\d+) ', drawing)
+    middles = [to // 4, to // 2 + (to - to // 2) / 2]
+    starts = re.findall(r'class="c"[^>]* d="M(\d+) [^L]*L(\d+) ', drawing)[0]
+    a, b = (int(n) for n in starts)
+    expected = a + (b - a) * (native - middles[0]) / (middles[1] - middles[0])
+    assert abs(int(across) - expected) <= 2 + 0.02 * abs(expected)

@@ -462,7 +462,8 @@ def test_the_page_asks_for_nothing_and_obeys_no_name():
     assert inside
     import base64
 
-    assert json.loads(base64.b64decode(inside[1])) == json.loads(json.dumps(found.as_dict()))
+    whole = {"source": "<script>alert(1)</script>", **found.as_dict()}
+    assert json.loads(base64.b64decode(inside[1])) == json.loads(json.dumps(whole))
 
 
 @pytest.mark.parametrize(
@@ -470,8 +471,15 @@ def test_the_page_asks_for_nothing_and_obeys_no_name():
     [
         (("magic",), "method='magic' is unknown"),
         (("yarn:x",), "write a name, or a name and a factor"),
-        (("yarn:0.5",), "must be from 1"),
-        (("yarn:nan",), "must be from 1"),
+        *(
+            ((f"yarn:{f}",), "must be from 1")
+            for f in ("0.5", "1", "0", "-4", "nan", "inf", "1e400")
+        ),
+        (("yarn:1048577",), "must be from 1 to 1048576"),
+        (("yarn:",), "write a name, or a name and a factor"),
+        (("ntk", ""), "methods has an empty name"),
+        (("ntk", "magic"), "method='magic' is unknown"),
+        (("longrope", "longrope"), "names longrope twice"),
         (("yarn", "yarn:2"), "names yarn ×2 twice"),
         ((), "methods is empty"),
         (("longrope",), "longrope needs"),

@@ -63,15 +63,18 @@ def audit(
     if as_json:
         print_json({"source": model, **found.as_dict()})
     else:
-        _draw(found)
+        _draw(found, model)
     return NO if found.errors else FINE
 
 
-def _draw(found: Audit) -> None:
+def _draw(found: Audit, source: str) -> None:
     from rich.text import Text
 
+    from ropewalk.report.named import named
+
     out = console()
-    out.print(Text(f"{plain(found.model)} in {found.dtype}", style="bold"))
+    name = plain(named(source, found.model))
+    out.print(Text(f"{name} in {found.dtype}", style="bold"))
     out.print(_table(found))
     if not found.findings:
         out.print(Text("nothing to fix", style="green"))

@@ -91,7 +91,7 @@ def extend(
         _refuse_both(method, methods)
         from ropewalk.cli.lengthened import measured
 
-        measured(wanted, methods or method, texts, text or [])
+        measured(wanted, method if methods is None else methods, texts, text or [])
         return
     _require_measure(methods=methods, texts=texts, text=text)
     _planned(wanted, method or "yarn")

@@ -13,7 +13,7 @@ from ropewalk.cli.output import console, plain, print_json
 
 if TYPE_CHECKING:
     from ropewalk.configs.extend import Plan
-    from ropewalk.lab.trained.lengths import Curve, Lengthened
+    from ropewalk.lab.trained.curves import Curve, Lengthened
 
 NOT_WRITTEN = ("quantization_config", "dtype", "transformers_version")
 """Keys that speak of how a GGUF file was read, not of the model."""
@@ -36,25 +36,26 @@ def measured(wanted: Wanted, methods: str | None, texts: int | None, files: Sequ
     from ropewalk.configs.packaged import located
     from ropewalk.lab.trained.lengths import DEFAULT, lengthened, plans
     from ropewalk.lab.trained.passages import COUNT, passages
-    from ropewalk.models.loading import hushed, load, load_tokenizer
+    from ropewalk.models.loading import hushed, load, load_tokenizer, require_config
 
     source = located(wanted.config)
-    names = tuple(name.strip() for name in methods.split(",")) if methods else DEFAULT
+    require_config(source)  # what cannot be loaded is said as the other commands say it
+    names = DEFAULT if methods is None else [name.strip() for name in methods.split(",")]
     found_plans = plans(resolve(source), wanted.to, names, wanted.native)
     tokenizer = load_tokenizer(source)
     read = passages(tokenizer, wanted.to, count=COUNT if texts is None else texts, files=files)
     with hushed(), bar("extend") as progress:
         model = load(source)
         found = lengthened(model, found_plans, read, told=progress)
+    from ropewalk.report.lengthened import document, page
+
     chosen = found.chosen().plan
     if wanted.html is not None:
-        from ropewalk.report.lengthened import page
-
         write_file(wanted.html, page(found, wanted.config), "--html")
     if wanted.write is not None and chosen is not None:
         write_file(wanted.write, changed_whole(_config(source, model), chosen), "--write")
     if wanted.as_json:
-        print_json({"source": wanted.config, **found.as_dict()})
+        print_json(document(found, wanted.config))
     else:
         _draw(found, wanted, chosen)
 
@@ -74,9 +75,11 @@ def _draw(found: Lengthened, wanted: Wanted, chosen: Plan | None) -> None:
     from rich.text import Text
 
     from ropewalk.report.lengthened_words import verdicts
+    from ropewalk.report.named import named
 
     out = console()
-    title = f"{plain(wanted.config)}: {found.native:,} → {found.to:,} tokens, loss in nats a token"
+    name = plain(named(wanted.config, found.model))
+    title = f"{name}: {found.native:,} → {found.to:,} tokens, loss in nats a token"
     out.print(Text(title, style="bold"))
     out.print(_table(found))
     out.print(Text(ABOUT, style="dim"))
@@ -94,23 +97,25 @@ def _draw(found: Lengthened, wanted: Wanted, chosen: Plan | None) -> None:
 
 
 def _table(found: Lengthened) -> Any:
-    """A row a bucket and a column a method; the best is bold, ``≈`` is not apart from it."""
+    """A row a bucket and a column a method; the best is bold, ``≈`` is not apart from it, ``–`` was
+    refused."""
     from rich.table import Table
     from rich.text import Text
 
     from ropewalk.lab.trained.spread import spread
-    from ropewalk.report.lengthened_words import cell
+    from ropewalk.report.lengthened_words import NOTHING, cell, columns
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("tokens", justify="right")
-    for curve in found.curves:
-        table.add_column(curve.name, justify="right")
+    for name in columns(found):
+        table.add_column(name, justify="right")
     table.add_column("alone", justify="right", style="dim")
     for place, bucket in enumerate(found.buckets()):
         name = f"{bucket.start:,}–{bucket.stop:,}"
         table.add_row(
             Text(name, style="" if bucket.start < found.native else "yellow"),
             *(_cell(cell(found, curve, place), curve, bucket.best) for curve in found.curves),
+            *(Text(NOTHING, style="dim") for _ in found.refused),
             f"{spread(found.alone[place]).mean:.3f}",
         )
     return table

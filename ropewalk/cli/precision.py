@@ -68,17 +68,19 @@ def precision(
     if as_json:
         print_json({"source": model, **found.as_dict()})
     else:
-        _draw(found)
+        _draw(found, model)
 
 
-def _draw(found: Precision) -> None:
+def _draw(found: Precision, source: str) -> None:
     from rich.text import Text
 
+    from ropewalk.report.named import named
     from ropewalk.report.precision_words import contrasts, judged
 
     out = console()
     count = len(found.passages)
-    title = f"{plain(found.model)}, {count} × {found.length:,} tokens, {found.arithmetic}"
+    name = plain(named(source, found.model))
+    title = f"{name}: {count} × {found.length:,} tokens, {found.arithmetic}"
     out.print(Text(title, style="bold"))
     out.print(_keys(found))
     if found.tables:

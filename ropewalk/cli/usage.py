@@ -102,13 +102,14 @@ def _draw(found: Usage, model: str) -> None:
     from rich.text import Text
 
     from ropewalk.lab.trained.usage_words import cautions, verdicts
+    from ropewalk.report.named import named
 
     out = console()
     word = "passage" if len(found.texts) == 1 else "passages"
     passages = (
         f"{len(found.texts)} {word} of {' and '.join(f'{n:,}' for n in found.lengths)} tokens"
     )
-    out.print(Text(f"{plain(model)}: {found.model}, {passages}", style="bold"))
+    out.print(Text(f"{plain(named(model, found.model))}: {passages}", style="bold"))
     untouched = [f"{loss.mean:.3f} at {n:,}" for n, loss in sorted(found.untouched.items())]
     out.print(f"loss of the untouched model, nats a token: {', '.join(untouched)}")
     out.print(_bands(found))

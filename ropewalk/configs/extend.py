@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ropewalk.configs.emit import emit
+from ropewalk.configs.parameter import LARGEST_FACTOR
 from ropewalk.configs.resolve import resolve
 from ropewalk.configs.resolved import LayerGroup, Resolved
 from ropewalk.configs.types import ORIGINAL
@@ -17,9 +18,11 @@ MOVED = 0.1
 """Radians; pairs whose phase changes by more are counted."""
 
 LONGEST = 1 << 30
-MOST = 1 << 20
-"""Of a factor that is given."""
 WRITTEN = ("rope_theta", "rope_scaling", "rope_parameters", "max_position_embeddings")
+
+
+class Unsuited(ValueError):
+    """This config cannot be lengthened by this method; by another it may be."""
 
 
 @dataclass(frozen=True)
@@ -145,12 +148,13 @@ def extend(
         method: ``"yarn"``, ``"ntk"`` (a larger theta), ``"linear"``, ``"dynamic"``, or
             ``"longrope"`` for a config that has its lists.
         native: the trained length, if the config does not state the right one.
-        factor: by how much to stretch, at least 1; a larger one than needed costs short text more.
+        factor: by how much to stretch, from 1 to ``LARGEST_FACTOR``; a larger one than needed costs
+            short text more.
 
     Raises:
         TypeError: to or native is not an int, or factor is no number.
-        ValueError: unknown method, no native length, an error in the config, or a plan that cannot
-            be.
+        ValueError: unknown method, no native length, an error in the config, or a stretch that no
+            config can state; :class:`Unsuited` if the method is not for this config.
     """
     for name, value in (("to", to), ("native", native)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
@@ -167,13 +171,18 @@ def extend(
         raise ValueError("the config states no native length; give native= (--native N)")
     current = emit(text, "transformers5")
     needed = max(1.0, to / trained)
+    if needed > LARGEST_FACTOR:
+        raise ValueError(
+            f"to={to} is {needed:,.0f} times the native {trained} tokens; a config states a "
+            f"factor of at most {LARGEST_FACTOR}"
+        )
     factor = needed if factor is None else factor
     wide = [g for g in text.layers if g.kind == "rotary" and _stretches(text, g)]
     warnings = _warnings(text, wide, trained, to, method)
     if factor < needed:
         warnings.append(f"a factor of {factor:g} reaches {int(factor * trained)} of {to} tokens")
     config = _changed(current, wide, trained, to, factor, method)
-    after = resolve(config)
+    after = _read_back(config, method, factor)
     try:
         written = emit(after, "transformers")
     except ValueError:
@@ -181,11 +190,22 @@ def extend(
     return Plan(method, trained, to, factor, written, text, after, tuple(warnings))
 
 
+def _read_back(config: dict[str, Any], method: str, factor: float) -> Resolved:
+    """The changed config resolved; nothing of the plan may be left out as an error."""
+    after = resolve(config)
+    if after.errors:
+        first = after.errors[0]
+        raise Unsuited(
+            f"{method} ×{factor:g} cannot be stated in this config: {first.code}, {first.message}"
+        )
+    return after
+
+
 def _given(factor: object) -> float:
     if isinstance(factor, bool) or not isinstance(factor, (int, float)):
         raise TypeError(f"factor={factor!r} must be a number")
-    if not 1 <= factor <= MOST:
-        raise ValueError(f"factor={factor!r} must be from 1 to {MOST}")
+    if not 1 <= factor <= LARGEST_FACTOR:
+        raise ValueError(f"factor={factor!r} must be from 1 to {LARGEST_FACTOR}")
     return float(factor)
 
 
@@ -230,7 +250,7 @@ def _block(
         return given
     if method == "longrope":
         if group.rope_type != "longrope":
-            raise ValueError(
+            raise Unsuited(
                 "longrope needs a short_factor and a long_factor list that were searched for this "
                 "model; use yarn, or a config that has them"
             )
@@ -238,7 +258,7 @@ def _block(
     if method == "ntk":
         dim = group.rotary_dim
         if dim < 4:
-            raise ValueError(f"ntk needs at least 4 rotated lanes, these layers have {dim}")
+            raise Unsuited(f"ntk needs at least 4 rotated lanes, these layers have {dim}")
         theta = float(group.theta or 1.0) * factor ** (dim / (dim - 2))
         return {**kept, "rope_type": "default", "rope_theta": theta}
     if method == "yarn":

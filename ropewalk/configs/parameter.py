@@ -8,7 +8,7 @@ from ropewalk.configs.reader import Reader, number, numbers_of, whole
 from ropewalk.configs.types import ORIGINAL
 from ropewalk.configs.value import ASSUMED, Value
 
-LARGEST_FACTOR = 1_000_000
+LARGEST_FACTOR = 1 << 20
 LONGEST = 1 << 40
 """A length above this is a mistake; nothing is computed at it."""
 

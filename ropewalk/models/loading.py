@@ -6,13 +6,19 @@ import io
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
-from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from ropewalk.configs.sources import MAGIC
-from ropewalk.models.said import said
+from ropewalk.models.faults import (
+    config_fault,
+    require_complete,
+    require_shapes,
+    tokenizer_fault,
+    unbuilt,
+    weights_fault,
+)
+from ropewalk.models.folder import Found, found
 
 DTYPES = ("float32", "bfloat16", "float16", "float64", "auto")
 
@@ -26,38 +32,47 @@ def load(source: str, dtype: str = "float32") -> nn.Module:
 
     Raises:
         ImportError: transformers is missing.
-        ValueError: there is nothing to load, or it needs code or pickles from the folder.
+        ValueError: there is nothing to load, its config or its weights cannot be used or do not
+            belong together, or it needs code or pickles from the folder.
     """
     if dtype not in DTYPES:
         raise ValueError(f"dtype={dtype!r} is unknown; use one of {', '.join(DTYPES)}")
-    path = Path(source)
-    folder, gguf = _found(path)
-    transformers = _transformers()
-    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    if gguf is not None:
-        options["gguf_file"] = gguf
+    there = found(source)
     with quiet():
+        config = _config(there)
+        cls = _class_of(config, _transformers())
         try:
-            config = transformers.AutoConfig.from_pretrained(folder, **options)
-            cls = _class_of(config, transformers)
             model, told = cls.from_pretrained(
-                folder,
+                there.folder,
                 config=config,
                 dtype=dtype,
                 use_safetensors=True,
+                ignore_mismatched_sizes=True,  # told below, by name
                 output_loading_info=True,
-                **options,
+                **_options(there),
             )
         except Exception as error:
-            raise ValueError(f"{source} cannot be loaded: {said(error, 300)}") from None
-    lacking = sorted(told.get("missing_keys") or [])
-    if lacking:
-        more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
-        raise ValueError(
-            f"{source} lacks the weights {lacking[0]}{more}: what would run is not the model; give "
-            "a complete folder"
-        )
+            fault = unbuilt(cls, config)
+            if fault is not None:
+                raise _config_fault(there, fault) from None
+            raise weights_fault(there, error) from None
+    require_shapes(source, told.get("mismatched_keys") or ())
+    require_complete(source, told.get("missing_keys") or ())
     return model
+
+
+def require_config(source: str) -> None:
+    """Refuse what :func:`load` would refuse, as far as that is seen at once: of a GGUF file that it
+    is one, of a folder that transformers makes a config of its keys.
+
+    Raises:
+        ImportError: transformers is missing.
+        ValueError: there is no model, or no config that can be used.
+    """
+    there = found(source)
+    if there.gguf is None:  # the keys of a GGUF file come with all its vocabulary, which takes long
+        with quiet():
+            _config(there)
 
 
 def load_tokenizer(source: str) -> Any:
@@ -65,21 +80,38 @@ def load_tokenizer(source: str) -> Any:
 
     Raises:
         ImportError: transformers is missing.
-        ValueError: there is none, or it needs code from the folder.
+        ValueError: there is no model with a usable config, there is no tokenizer, or it needs code
+            from the folder.
     """
-    folder, gguf = _found(Path(source))
-    transformers = _transformers()
-    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    if gguf is not None:
-        options["gguf_file"] = gguf
+    there = found(source)
     with quiet():
         try:
-            return transformers.AutoTokenizer.from_pretrained(folder, **options)
+            return _transformers().AutoTokenizer.from_pretrained(there.folder, **_options(there))
         except Exception as error:
-            raise ValueError(
-                f"{source} has no usable tokenizer: {said(error, 300)}; save one there with "
-                "tokenizer.save_pretrained"
-            ) from None
+            _config(there)  # a tokenizer is looked up by it, and its faults are not the tokenizer's
+            raise tokenizer_fault(there, error) from None
+
+
+def _config(there: Found) -> Any:
+    """The config object.
+
+    Raises:
+        ValueError: transformers makes none of the keys.
+    """
+    try:
+        return _transformers().AutoConfig.from_pretrained(there.folder, **_options(there))
+    except Exception as error:
+        raise _config_fault(there, error) from None
+
+
+def _config_fault(there: Found, error: Exception) -> ValueError:
+    return config_fault(there, error, _transformers().CONFIG_MAPPING)
+
+
+def _options(there: Found) -> dict[str, Any]:
+    """Of every call that reads files: none are downloaded, and no code in them is run."""
+    alone = {"local_files_only": True, "trust_remote_code": False}
+    return alone if there.gguf is None else {**alone, "gguf_file": there.gguf}
 
 
 def _transformers() -> Any:
@@ -90,35 +122,6 @@ def _transformers() -> Any:
             "loading a model needs transformers: pip install 'ropewalk[models]'"
         ) from None
     return transformers
-
-
-def _found(path: Path) -> tuple[str, str | None]:
-    """The folder to load from, and the GGUF file in it to load, if that is what there is.
-
-    Raises:
-        ValueError: there is no model.
-    """
-    if not path.exists():
-        raise ValueError(f"{path}: no such file or folder; models are read from this machine only")
-    if path.is_file():
-        with path.open("rb") as file:
-            if file.read(4) == MAGIC:
-                return str(path.parent), path.name
-        raise ValueError(f"{path} is not a GGUF file; give a model's folder or a GGUF file")
-    if (path / "config.json").exists():
-        if any(path.glob("*.safetensors")):
-            return str(path), None
-        pickles = any(path.glob("*.bin")) or any(path.glob("*.pt"))
-        raise ValueError(
-            f"{path} has no .safetensors file"
-            + ("; pickled weights are not loaded, convert them first" if pickles else "")
-        )
-    files = sorted(path.glob("*.gguf"))
-    if len(files) == 1:
-        return str(path), files[0].name
-    raise ValueError(
-        f"{path} has no config.json and {len(files)} GGUF files; give a model's folder or one file"
-    )
 
 
 def _class_of(config: Any, transformers: Any) -> Any:

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from ropewalk.lab.trained.lengths import Lengthened
+from typing import Any
+
+from ropewalk.lab.trained.curves import Lengthened
 from ropewalk.lab.trained.spread import spread
 from ropewalk.report.document import cells, file_inside, json_inside, table, whole
 from ropewalk.report.figures import Figure, Lines, svg
 from ropewalk.report.html import Html, el
-from ropewalk.report.lengthened_words import cell, verdicts
+from ropewalk.report.lengthened_words import NOTHING, cell, columns, verdicts
+from ropewalk.report.named import named
 
 
-def page(found: Lengthened, model: str) -> str:
-    """One HTML file that asks for nothing elsewhere."""
+def document(found: Lengthened, source: str) -> dict[str, Any]:
+    """All that was measured of the model at ``source``, as JSON has it."""
+    return {"source": source, **found.as_dict()}
+
+
+def page(found: Lengthened, source: str) -> str:
+    """The page of the model at ``source``: one HTML file that asks for nothing elsewhere."""
     return whole(
-        f"{model}: {found.native:,} → {found.to:,} tokens",
+        f"Longer texts: {named(source, found.model)}",
         el(
             "p",
             f"Mean loss in nats a token over {_texts(found)} ({', '.join(found.texts)}), by place "
-            f"in the text. The model was trained to {found.native:,} tokens; nothing was "
-            "tuned.",
+            f"in {found.to:,} tokens. The model was trained to {found.native:,} tokens; nothing "
+            "was tuned.",
         ),
         el(
             "div",
@@ -34,7 +42,7 @@ def page(found: Lengthened, model: str) -> str:
             "p",
             "Two methods are apart where the 95 % interval (Student's t) of their differences, "
             "text by text, does not hold 0. The numbers: ",
-            file_inside("extend.json", "application/json", json_inside(found.as_dict())),
+            file_inside("extend.json", "application/json", json_inside(document(found, source))),
             ".",
             class_="quiet",
         ),
@@ -56,7 +64,15 @@ def _figure(found: Lengthened) -> Figure:
     return Figure(
         "Loss by place",
         caption,
-        (Lines("nats a token", "place in tokens, middle of each bucket", places, curves),),
+        (
+            Lines(
+                "nats a token",
+                "place in tokens, middle of each bucket",
+                places,
+                curves,
+                marks={f"native length {found.native:,}": found.native},
+            ),
+        ),
     )
 
 
@@ -65,6 +81,7 @@ def _table(found: Lengthened) -> Html:
         cells(
             f"{start:,}–{stop:,}",
             *(f"{cell(found, c, b)} ± {spread(c.buckets[b]).sd:.3f}" for c in found.curves),
+            *(NOTHING for _ in found.refused),
             f"{spread(found.alone[b]).mean:.3f} ± {spread(found.alone[b]).sd:.3f}",
         )
         for b, (start, stop) in enumerate(found.edges)
@@ -74,4 +91,4 @@ def _table(found: Lengthened) -> Html:
         "along a row). ≈ not apart from the best (lowest) of the row. Alone: the untouched model "
         "reads these tokens as a short text of their own, which shows how hard they are."
     )
-    return table(caption, ["tokens", *(c.name for c in found.curves), "alone"], rows)
+    return table(caption, ["tokens", *columns(found), "alone"], rows)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from ropewalk.lab.trained.lengths import Bucket, Curve, Lengthened
+from ropewalk.lab.trained.curves import Bucket, Curve, Lengthened
 from ropewalk.lab.trained.spread import Spread, beyond, spread
 
 ALIKE = "≈"
+NOTHING = "–"
+"""Where a method that was refused would have a loss."""
 
 
 def cell(found: Lengthened, curve: Curve, place: int) -> str:
@@ -14,11 +16,17 @@ def cell(found: Lengthened, curve: Curve, place: int) -> str:
     return f"{spread(curve.buckets[place]).mean:.3f}{ALIKE if alike else ' '}"
 
 
+def columns(found: Lengthened) -> list[str]:
+    """What stands above losses: every curve, then what was refused."""
+    return [*(curve.name for curve in found.curves), *(each.name for each in found.refused)]
+
+
 def verdicts(found: Lengthened) -> list[str]:
     """What the numbers say, a sentence each."""
     untouched = found.curves[0]
     said = [_untouched(found, untouched)]
     said += [_method(found, curve) for curve in found.curves[1:]]
+    said += [f"{each.name}: not measured, {each.reason}" for each in found.refused]
     said += _winners(found)
     if len(found.texts) == 1:
         said.append("one text has no spread: nothing is told apart; read more texts")

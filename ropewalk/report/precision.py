@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ropewalk.report.document import cells, table, whole
 from ropewalk.report.figures.scale import number
 from ropewalk.report.html import Html, el
+from ropewalk.report.named import named
 from ropewalk.report.precision_words import change, contrasts, judged, signed
 
 if TYPE_CHECKING:
@@ -23,10 +24,10 @@ def page(found: Precision, source: str) -> str:
     """The page of a measurement of the model at ``source``; one HTML document."""
     count = len(found.passages)
     return whole(
-        f"Low precision: {source}",
+        f"Low precision: {named(source, found.model)}",
         el(
             "p",
-            f"{found.model} in {found.arithmetic}, {count} passage{'' if count == 1 else 's'} of "
+            f"In {found.arithmetic}, {count} passage{'' if count == 1 else 's'} of "
             f"{found.length:,} tokens "
             f"({', '.join(found.passages)}). Loss of the untouched model: "
             f"{number(found.own[0].mean)} nats a token.",

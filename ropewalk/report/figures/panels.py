@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 Curve = Sequence[float | None]
 """One value for each x; None where there is none."""
@@ -20,6 +20,7 @@ class Lines:
         curves: label → values.
         powers: y is drawn by powers of ten; every value is above 0.
         dots: each value is a dot of its own, and neighbours are not joined.
+        marks: label → the x of an upright line; the axis reaches to every one.
     """
 
     title: str
@@ -28,6 +29,7 @@ class Lines:
     curves: Mapping[str, Curve]
     powers: bool = False
     dots: bool = False
+    marks: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,10 @@ INKS = (
     *("#2f7ed8", "#d9632b", "#2a9d6f", "#b0509c"),
     *("#a07d00", "#7a74e0", "#cc4f62", "#3f97a8"),
 )
+MARK = "#888"
+"""Of upright lines; it shows on either background."""
+LETTER = 6.5
+"""Pixels that a letter may take."""
 STYLE = (
     ".p{fill:#fff}.g{stroke:#ddd}text{font:11px sans-serif;fill:#444}.t{fill:#111;font-size:12px}"
     "@media (prefers-color-scheme:dark){.p{fill:#1b1b1b}.g{stroke:#3a3a3a}text{fill:#bbb}"
@@ -75,7 +79,8 @@ def _lines(panel: Lines, left: int, right: int) -> Iterator[str]:
         raise ValueError(f"{panel.title}: there is no finite number to draw")
     low, high = ends(values, panel.powers)
     bottom = HEIGHT - BOTTOM
-    first, last = panel.x[0], max(panel.x[-1], panel.x[0] + 1)
+    reached = [panel.x[0], panel.x[-1], *panel.marks.values()]
+    first, last = min(reached), max(*reached, min(reached) + 1)
 
     def across(x: float) -> int:
         return round(left + (right - left) * (x - first) / (last - first))
@@ -93,7 +98,19 @@ def _lines(panel: Lines, left: int, right: int) -> Iterator[str]:
     for ink, curve in zip(_inks(len(curves)), curves.values(), strict=True):
         path = _path(panel.x, curve, across, up, panel.dots)
         yield f'<path class="{kind}" stroke="{ink}" d="{path}"/>'
+    for name, x in panel.marks.items():
+        yield from _mark(name, across(x), left)
     yield from _legend(list(curves), left)
+
+
+def _mark(name: str, x: int, left: int) -> Iterator[str]:
+    """An upright line with its name on the side where there is room."""
+    before = x - left > LETTER * len(name)
+    place, anchor = (x - 4, "end") if before else (x + 4, "start")
+    yield (
+        f'<path class="m" stroke="{MARK}" stroke-dasharray="5 3" d="M{x} {TOP}V{HEIGHT - BOTTOM}"/>'
+    )
+    yield f'<text x="{place}" y="{TOP + 11}" text-anchor="{anchor}">{html.escape(name)}</text>'
 
 
 def _shown(curve: Curve, powers: bool) -> list[float | None]:

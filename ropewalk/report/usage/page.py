@@ -10,6 +10,7 @@ from ropewalk.lab.trained.usage_words import signed
 from ropewalk.report.document import cells, table, whole
 from ropewalk.report.figures.scale import number
 from ropewalk.report.html import Html, el, join, name
+from ropewalk.report.named import named
 from ropewalk.report.race.chart import Chart, Point, draw, swatch
 from ropewalk.report.usage.heat import heat
 
@@ -20,7 +21,7 @@ MARK = "*"
 
 def page(document: Document) -> str:
     """The page of a document of :mod:`ropewalk.lab.trained.usage_document`, with its ``source``."""
-    title = f"Usage: {document['source']}"
+    title = f"Usage: {named(document['source'], document['model'])}"
     return whole(
         title,
         el("p", _what(document)),
@@ -47,7 +48,7 @@ def _what(document: Document) -> Html:
     )
     turning = document["layers"] - len(document["layers_that_do_not_rotate"])
     return join(
-        f"{document['model']}, {turning} of {document['layers']} layers rotate. Texts: ",
+        f"{turning} of {document['layers']} layers rotate. Texts: ",
         *[part for text in document["texts"] for part in (", ", name(text))][1:],
         f" — loss of the untouched model: {losses}.",
     )
