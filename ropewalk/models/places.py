@@ -40,6 +40,10 @@ class Place:
         if name != "settled":
             super().__setattr__("settled", False)
 
+    def forgoes(self, function: str) -> bool:
+        """Whether the place was left and ``function`` is the model's own there."""
+        return self.left is not None and function not in self.agreed
+
     def settle(self, functions: frozenset[str]) -> None:
         """Note whether the tables of all ``functions`` agree and nothing else is asked of them."""
         self.settled = self.agreed >= functions and (
