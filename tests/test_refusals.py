@@ -29,41 +29,64 @@ def integers(n: int = 5) -> Tensor:
 
 
 FREE: dict[str, Callable[..., Any]] = {
-    "rotate": lambda: dict(
-        x=normal(2, 3, 5, 8), positions=integers(), spectrum=SPECTRUM, inverse=False, out=None
-    ),
-    "rotate_qk": lambda: dict(
-        q=normal(2, 3, 5, 8), k=normal(2, 1, 5, 8), positions=integers(), spectrum=SPECTRUM
-    ),
-    "rotate_by": lambda: dict(
-        x=normal(2, 3, 5, 8), cos=normal(5, 4), sin=normal(5, 4), pairing=None, out=None
-    ),
-    "rotate_qk_by": lambda: dict(
-        q=normal(2, 3, 5, 8), k=normal(2, 1, 5, 8), cos=normal(5, 4), sin=normal(5, 4)
-    ),
-    "norm_rotate": lambda: dict(
-        x=normal(2, 3, 5, 8), weight=normal(8), positions=integers(), spectrum=SPECTRUM, out=None
-    ),
-    "norm_rotate_qk": lambda: dict(
-        q=normal(2, 3, 5, 8),
-        k=normal(2, 1, 5, 8),
-        q_weight=normal(8),
-        k_weight=None,
-        positions=integers(),
-        spectrum=SPECTRUM,
-    ),
-    "rotate_into_pages": lambda: dict(
-        k=normal(5, 3, 8),
-        positions=integers(),
-        spectrum=SPECTRUM,
-        pages=normal(4, 4, 3, 8),
-        slots=integers(),
-        v=normal(5, 3, 8),
-        v_pages=normal(4, 4, 3, 8),
-    ),
-    "halve_tables": lambda: dict(cos=normal(5, 4).repeat(1, 2), sin=normal(5, 4).repeat(1, 2)),
-    "tables_for": lambda: dict(form="vllm", spectrum=SPECTRUM, positions=integers()),
-    "tables": lambda: dict(positions=integers(), steps=STEPS, dtype=torch.float32, inverse=False),
+    "rotate": lambda: {
+        "x": normal(2, 3, 5, 8),
+        "positions": integers(),
+        "spectrum": SPECTRUM,
+        "inverse": False,
+        "out": None,
+    },
+    "rotate_qk": lambda: {
+        "q": normal(2, 3, 5, 8),
+        "k": normal(2, 1, 5, 8),
+        "positions": integers(),
+        "spectrum": SPECTRUM,
+    },
+    "rotate_by": lambda: {
+        "x": normal(2, 3, 5, 8),
+        "cos": normal(5, 4),
+        "sin": normal(5, 4),
+        "pairing": None,
+        "out": None,
+    },
+    "rotate_qk_by": lambda: {
+        "q": normal(2, 3, 5, 8),
+        "k": normal(2, 1, 5, 8),
+        "cos": normal(5, 4),
+        "sin": normal(5, 4),
+    },
+    "norm_rotate": lambda: {
+        "x": normal(2, 3, 5, 8),
+        "weight": normal(8),
+        "positions": integers(),
+        "spectrum": SPECTRUM,
+        "out": None,
+    },
+    "norm_rotate_qk": lambda: {
+        "q": normal(2, 3, 5, 8),
+        "k": normal(2, 1, 5, 8),
+        "q_weight": normal(8),
+        "k_weight": None,
+        "positions": integers(),
+        "spectrum": SPECTRUM,
+    },
+    "rotate_into_pages": lambda: {
+        "k": normal(5, 3, 8),
+        "positions": integers(),
+        "spectrum": SPECTRUM,
+        "pages": normal(4, 4, 3, 8),
+        "slots": integers(),
+        "v": normal(5, 3, 8),
+        "v_pages": normal(4, 4, 3, 8),
+    },
+    "halve_tables": lambda: {"cos": normal(5, 4).repeat(1, 2), "sin": normal(5, 4).repeat(1, 2)},
+    "tables_for": lambda: {"form": "vllm", "spectrum": SPECTRUM, "positions": integers()},
+    "tables": lambda: {
+        "positions": integers(),
+        "steps": STEPS,
+        "dtype": torch.float32,
+        "inverse": False,
+    },
 }
 CALLS = FREE | {
     f"{name}_": lambda name=name: {k: v for k, v in FREE[name]().items() if k != "out"}
@@ -135,13 +158,16 @@ def test_a_wrong_argument_is_refused_in_words_and_nothing_is_written(call: str, 
 def test_k_is_refused_before_q_is_changed(norm: bool):
     q, k = normal(2, 4, 5, 8), normal(2, 4, 6, 8)
     before = q.clone()
+
+    def call(q: Tensor, k: Tensor, where: Tensor | None) -> Any:
+        if norm:
+            return kernels.norm_rotate_qk_(q, k, None, None, where, SPECTRUM)
+        return kernels.rotate_qk_(q, k, where, SPECTRUM)
+
     leaf = normal(2, 4, 5, 8).requires_grad_()
     for other, where in ((k, integers()), (leaf, integers()), (normal(2, 4, 5, 6), None)):
         with pytest.raises(ValueError, match=r"shape|leaf"):
-            if norm:
-                kernels.norm_rotate_qk_(q, other, None, None, where, SPECTRUM)
-            else:
-                kernels.rotate_qk_(q, other, where, SPECTRUM)
+            call(q, other, where)
         assert torch.equal(q, before)
     with pytest.raises(ValueError, match="weight has shape"):
         kernels.norm_rotate_qk_(q, normal(2, 1, 5, 8), None, normal(7), None, SPECTRUM)

@@ -138,3 +138,19 @@ def test_settling_makes_no_new_graph():
         assert place_of(patched).settled  # pyright: ignore[reportOptionalMemberAccess]
         assert torch.equal(compiled(x, *tables), wanted)
     assert len(graphs) == 1
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_each_call_of_a_function_is_compared_once(first: bool):
+    plain = zoo.Again()
+    patch(patched := copy.deepcopy(plain))
+    twins, others = zoo.tables(3, 16, start=5), zoo.tables(3, 16, twins=False, start=5)
+    tables = (*others, *twins) if first else (*twins, *others)
+    x = normal(2, 3, 32)
+    for _ in range(3):
+        wanted = plain(x, *tables)
+        assert (patched(x, *tables) - wanted).abs().max() <= 2e-6 * wanted.abs().max()
+    place = place_of(patched)
+    assert place is not None
+    assert place.left is not None
+    assert not place.settled

@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ropewalk.kernels.arguments import require_bool
 from ropewalk.kernels.angles import as_planes, sincos_of, tables_by_torch
+from ropewalk.kernels.arguments import require_bool
 from ropewalk.kernels.devices import kernel_on
 from ropewalk.kernels.opaque import decomposes, opaque
 from ropewalk.kernels.portable import reduced_phase

@@ -47,7 +47,8 @@ def _method(planned: Method, functions: frozenset[str]) -> Any:
             return new(self, *args, **given)
         finally:
             leave(token)
-            place.settle(functions)
+            if token.old_value is not place:
+                place.settle(functions)
 
     return method
 

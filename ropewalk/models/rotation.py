@@ -159,12 +159,12 @@ def compared(
         except (RuntimeError, TypeError, ValueError) as error:
             reason = f"{type(error).__name__}: {error}"
     if reason is not None:
-        place.agreed.discard(name)
-        place.left = f"{name} of the model gives other results than its form: {reason}"
-    if place.left is not None:
+        reason = f"{name} of the model gives other results than its form: {reason}"
+    if reason is not None or place.left is not None:
+        place.leave(name, reason)
         return theirs()
     if (sine.imag if sine.is_complex() else sine).any():
-        place.agreed.add(name)
+        place.found |= {name}
     return ours()
 
 
