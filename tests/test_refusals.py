@@ -197,3 +197,49 @@ def test_steps_that_are_not_those_of_their_spectrum(steps: Steps, error: Any, me
     for call in calls:
         with pytest.raises(error, match=message + ".*Steps.of"):
             call()
+
+
+X = normal(2, 3, 5, 8)
+LEFT_OUT: dict[str, tuple[Callable[[], Any], str]] = {
+    "offset on meta": (
+        lambda: kernels.rotate(
+            X, None, SPECTRUM, offset=torch.ones(2, dtype=torch.int64).to("meta")
+        ),
+        "offset is on meta",
+    ),
+    "eps beyond float64": (
+        lambda: kernels.norm_rotate(X, None, None, SPECTRUM, eps=2**2000),
+        "must be finite",
+    ),
+    "positions listed, and a device": (
+        lambda: kernels.tables_for("vllm", SPECTRUM, positions=[1], device="cpu"),  # pyright: ignore
+        "positions must be a tensor",
+    ),
+    "device unknown": (
+        lambda: kernels.tables_for("vllm", SPECTRUM, 5, device="nowhere"),
+        "device='nowhere'",
+    ),
+    "device of another type": (
+        lambda: kernels.tables_for("vllm", SPECTRUM, 5, device=object()),  # pyright: ignore
+        "device=<object",
+    ),
+    "more rows than memory": (
+        lambda: kernels.tables_for("vllm", SPECTRUM, 2**61),
+        "length=2305843009213693952",
+    ),
+    "no name of a pairing": (
+        lambda: kernels.rotate_by(X, normal(5, 4), normal(5, 4), pairing=""),
+        "pairing=''",
+    ),
+    "tables elsewhere": (
+        lambda: kernels.rotate_by(X, normal(5, 4).to("meta"), normal(5, 4)),
+        "cos on meta",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_other_values_are_refused_in_words(name: str):
+    call, message = LEFT_OUT[name]
+    with pytest.raises((TypeError, ValueError), match=message):
+        call()

@@ -131,6 +131,10 @@ def _shifted(positions: Tensor, offset: int | Tensor) -> Tensor:
         start = integer_positions(offset if offset.dim() else offset.reshape(1), name="offset")
         if start.dim() != 1:
             raise ValueError(f"offset has shape {tuple(offset.shape)}; use an int or [batch]")
+        if start.device != positions.device:
+            raise ValueError(
+                f"offset is on {start.device}, tokens are on {positions.device}; move one of them"
+            )
         return start[:, None] + positions if offset.dim() else positions + start
     if isinstance(offset, bool) or not isinstance(offset, (int, torch.SymInt)):
         raise TypeError(f"offset={offset!r} must be an int or an integer tensor [batch]")
