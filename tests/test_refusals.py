@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ropewalk import kernels
-from ropewalk.kernels import Steps
+from ropewalk.kernels import Steps, eager, native
 from ropewalk.spectra import geometric
 
 pytestmark = pytest.mark.filterwarnings(
@@ -135,6 +135,13 @@ TAKEN = {  # what a call takes after all
 }
 
 
+@pytest.fixture(params=["active", "pytorch"], autouse=True)
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "pytorch":
+        found = native.Kernel(eager, "PyTorch")
+        monkeypatch.setattr(native, "kernel", lambda: found)
+
+
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("call", CALLS)
 def test_a_wrong_argument_is_refused_in_words_and_nothing_is_written(call: str, wrong: str):
@@ -164,9 +171,14 @@ def test_k_is_refused_before_q_is_changed(norm: bool):
             return kernels.norm_rotate_qk_(q, k, None, None, where, SPECTRUM)
         return kernels.rotate_qk_(q, k, where, SPECTRUM)
 
-    leaf = normal(2, 4, 5, 8).requires_grad_()
-    for other, where in ((k, integers()), (leaf, integers()), (normal(2, 4, 5, 6), None)):
-        with pytest.raises(ValueError, match=r"shape|leaf"):
+    leaf, expanded = normal(2, 4, 5, 8).requires_grad_(), normal(2, 1, 5, 8).expand(2, 4, 5, 8)
+    for other, where in (
+        (k, integers()),
+        (leaf, None),
+        (normal(2, 4, 5, 6), None),
+        (expanded, None),
+    ):
+        with pytest.raises(ValueError, match=r"shape|leaf|expanded"):
             call(q, other, where)
         assert torch.equal(q, before)
     with pytest.raises(ValueError, match="weight has shape"):
