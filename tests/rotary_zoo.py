@@ -220,6 +220,16 @@ class Scripted:
 apply_rotary_scripted = Scripted()
 
 
+class Again(Attention):
+    """Rotates twice, by tables of its own each time."""
+
+    def forward(self, x: Tensor, *tables: Tensor) -> Tensor:
+        q, k = self.split(self.q_proj(x)), self.split(self.k_proj(x))
+        q, k = spin(q, k, *tables[:2])
+        q, k = spin(q, k, *tables[2:])
+        return q @ k.transpose(-1, -2)
+
+
 class Opaque(Attention):
     """Through something that cannot be looked into."""
 

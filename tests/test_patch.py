@@ -749,7 +749,9 @@ def test_a_wrong_sign_is_seen(looked: bool, monkeypatch: pytest.MonkeyPatch):
 def test_wrong_lanes_of_the_usual_call_are_seen(monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("transformers")
     right = usual._lanes
-    monkeypatch.setattr(usual, "_lanes", lambda d, width, _: right(d, width, "interleaved"))
+    monkeypatch.setattr(
+        usual, "_lanes", lambda d, width, _, part: right(d, width, "interleaved", part)
+    )
     sweep = scripts()
     row = sweep.sweep(sweep.tiny_models.file_of("llama"))
     assert row.ran

@@ -40,6 +40,7 @@ def check_out(x: Tensor, out: Tensor, *tables: Tensor) -> None:
     """
     if not isinstance(out, Tensor):
         raise TypeError(f"out must be a tensor, got {type(out).__name__}")
+    require_dense("out", out)
     if torch.is_grad_enabled() and any(t.requires_grad for t in (x, out, *tables)):
         raise ValueError("out= has no gradient; call without out=, or under torch.no_grad()")
     if out.shape != x.shape or out.dtype != x.dtype or out.device != x.device:

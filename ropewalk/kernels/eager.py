@@ -69,6 +69,8 @@ def rotate_qk_(
     lanes: int,
 ) -> None:
     """:func:`rotate_qk` in place."""
+    if any(stride == 0 and n > 1 for stride, n in zip(k.stride(), k.shape, strict=True)):
+        raise RuntimeError("k is expanded")  # before q is written
     rotate_qk(q, k, q, k, positions, offset, steps, scale, lanes)
 
 
@@ -102,6 +104,13 @@ def advise(out: Tensor) -> None:
 def _require_alike(q: Tensor, k: Tensor) -> None:
     if q.dtype != k.dtype or q.shape[:-3] != k.shape[:-3] or q.shape[-2:] != k.shape[-2:]:
         raise RuntimeError("q and k differ in dtype, batch, tokens or head_dim")
+    _require_beside(q, k)
+
+
+def _require_beside(x: Tensor, *others: Tensor) -> None:
+    """Refuse what PyTorch would take, and read nothing of or give nothing for."""
+    if any(t.layout is not torch.strided or t.device != x.device for t in others):
+        raise RuntimeError("tensors are strided, and on one device")
 
 
 # --- tables: every value stands twice, as lanes do, and the first sine of two is negative --------
@@ -110,6 +119,9 @@ def _require_alike(q: Tensor, k: Tensor) -> None:
 def _by_phases(
     x: Tensor, positions: Tensor | None, offset: int, steps: Tensor, scale: float, lanes: int
 ) -> tuple[Tensor, Tensor]:
+    _require_beside(x, steps)
+    if steps.dtype != torch.int64 or steps.dim() not in (2, 3):
+        raise RuntimeError("steps are int64 [heads?, axes, pairs]")
     where = token_positions(positions, offset if positions is None else None, x, steps.shape[-2])
     cosine, sine = tables_by_torch(where, steps, scale, compute_dtype(x.dtype))
     return cosine, -sine if lanes & 1 else sine
@@ -117,6 +129,9 @@ def _by_phases(
 
 def _given(x: Tensor, cosine: Tensor, sine: Tensor, lanes: int) -> tuple[Tensor, Tensor]:
     """Given tables in the dtype of the arithmetic, broadcast over x."""
+    _require_beside(x, cosine, sine)
+    if cosine.dtype != sine.dtype:
+        raise RuntimeError("cos and sin differ in dtype")
     cosine, sine = first_copies(cosine, sine, lanes)
     shape = cosine.shape
     if shape != sine.shape or not 2 <= len(shape) <= x.dim():

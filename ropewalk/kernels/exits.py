@@ -183,6 +183,19 @@ def _require_dtype(form: str, dtype: torch.dtype) -> None:
         raise ValueError(f"dtype={dtype} is not what form={form!r} takes; use {names}")
 
 
+def _counted(length: int, device: torch.device | str | None) -> Tensor:
+    """0 … length−1 on ``device``."""
+    try:
+        return torch.arange(length, device=device)
+    except TypeError:
+        raise TypeError(f'device={device!r} must be a torch.device, such as "cpu"') from None
+    except (RuntimeError, AssertionError) as error:  # an unknown device, or an absent one
+        raise ValueError(
+            f"length={length} positions cannot be made on device={device!r}: "
+            f"{str(error).splitlines()[0]}; use a device that this PyTorch has, and its memory"
+        ) from error
+
+
 def _rows(
     form: str,
     spectrum: Spectrum,
@@ -202,10 +215,10 @@ def _rows(
             )
         assert length is not None
         check_int("length", length, at_least=1, at_most=FARTHEST)
-        return torch.arange(length, device=device)
+        return _counted(length, device)
+    where = integer_positions(positions, axes)
     if device is not None:
         raise ValueError(f"device={device} goes with length; positions are on {positions.device}")
-    where = integer_positions(positions, axes)
     lead = where.dim() - (1 if axes == 1 else 2)
     if lead > (1 if form == "onnx" else 0):
         one = "[tokens]" if axes == 1 else f"[tokens, {axes}]"

@@ -23,7 +23,7 @@ from ropewalk.kernels.kinds import ordinary
 from ropewalk.kernels.norm_arguments import require_eps, require_weight
 from ropewalk.kernels.phases import tables
 from ropewalk.kernels.plain import broadcast_tables, compute_dtype, turn
-from ropewalk.kernels.rotate import checked
+from ropewalk.kernels.rotate import checked, require_both_changeable
 from ropewalk.kernels.sharded import is_distributed, own_weight, rotate_shards
 from ropewalk.kernels.steps import Steps
 from ropewalk.spectra import Spectrum
@@ -155,6 +155,10 @@ def norm_rotate_qk_(
         return q, k
     require_tensor(q, "q")
     require_tensor(k, "k")
+    require_eps(eps)
+    require_both_changeable(q, k, positions, spectrum, False, offset)
+    for x, weight in ((q, q_weight), (k, k_weight)):
+        require_weight(weight, x)
     return (
         norm_rotate_(q, q_weight, positions, spectrum, eps=eps, offset=offset),
         norm_rotate_(k, k_weight, positions, spectrum, eps=eps, offset=offset),
@@ -176,7 +180,7 @@ def _at_once(
     """x, or q and k, by the kernel; None, and nothing written, where it does not take all as is."""
     if type(eps) is not float or not 0.0 <= eps < math.inf:
         return None
-    if not fused.eager() or fused.forward_mode():
+    if xs[0] is None or xs[-1] is None or not fused.eager() or fused.forward_mode():
         return None
     watched = False
     for given in (*xs, *weights) if outs is None else (*xs, *weights, *outs):

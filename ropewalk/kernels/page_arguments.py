@@ -14,10 +14,10 @@ SKIP = -1
 """The slot of a token that is not written."""
 
 
-def require_plain(**tensors: Tensor | None) -> None:
-    """Refuse what is not PyTorch's own tensor, or wants a gradient."""
+def require_plain(*, optional: bool = False, **tensors: Tensor | None) -> None:
+    """Refuse what is not PyTorch's own tensor, or wants a gradient; None, unless ``optional``."""
     for name, tensor in tensors.items():
-        if tensor is None:
+        if tensor is None and optional:
             continue
         if not isinstance(tensor, Tensor):
             raise TypeError(f"{name} must be a tensor, got {type(tensor).__name__}")

@@ -73,7 +73,8 @@ def rotate_into_pages(
         return
     check_flag("check_slots", check_slots)
     check_option("kv_layout", kv_layout, KV_LAYOUTS)
-    require_plain(k=k, pages=pages, slots=slots, v=v, v_pages=v_pages, positions=positions)
+    require_plain(k=k, pages=pages, slots=slots)
+    require_plain(optional=True, v=v, v_pages=v_pages, positions=positions)
     if (v is None) != (v_pages is None):
         raise ValueError("v and v_pages go together; give both or neither")
     require_places(k, pages, kv_layout)
@@ -125,22 +126,22 @@ def _at_once(
     if k.dim() != 3 or pages.dim() != 4 or kv_layout not in KV_LAYOUTS:
         return False
     values = None
-    if v is not None and v_pages is not None:
-        memory = {t.untyped_storage().data_ptr() for t in (k, v)}
-        written = {t.untyped_storage().data_ptr() for t in (pages, v_pages)}
-        if v.dim() != 3 or v_pages.dim() != 4 or memory & written:
-            return False
-        if pages.data_ptr() == v_pages.data_ptr():
-            return False
-        values = v.transpose(0, 1)
-    keys = k.transpose(0, 1)
-    how = fused.rotation(keys, positions, offset, spectrum, False)
-    if how is None:
-        return False
-    if kv_layout == "HND":
-        pages = pages.transpose(1, 2)
-        v_pages = None if v_pages is None else v_pages.transpose(1, 2)
     try:
+        if v is not None and v_pages is not None:
+            memory = {t.untyped_storage().data_ptr() for t in (k, v)}
+            written = {t.untyped_storage().data_ptr() for t in (pages, v_pages)}
+            if v.dim() != 3 or v_pages.dim() != 4 or memory & written:
+                return False
+            if pages.data_ptr() == v_pages.data_ptr():
+                return False
+            values = v.transpose(0, 1)
+        keys = k.transpose(0, 1)
+        how = fused.rotation(keys, positions, offset, spectrum, False)
+        if how is None:
+            return False
+        if kv_layout == "HND":
+            pages = pages.transpose(1, 2)
+            v_pages = None if v_pages is None else v_pages.transpose(1, 2)
         into(keys, values, pages, v_pages, slots, *how)
     except RuntimeError:
         return False

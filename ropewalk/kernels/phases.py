@@ -11,14 +11,15 @@ import torch
 from torch import Tensor
 
 from ropewalk.kernels.angles import as_planes, sincos_of, tables_by_torch
+from ropewalk.kernels.arguments import require_bool
 from ropewalk.kernels.devices import kernel_on
 from ropewalk.kernels.opaque import decomposes, opaque
 from ropewalk.kernels.portable import reduced_phase
-from ropewalk.kernels.steps import Steps
+from ropewalk.kernels.steps import Steps, require_whole
 from ropewalk.positions.contract import integer_positions
 
 
-def _same_device(positions: Tensor, frequencies: Tensor) -> None:
+def require_same_device(positions: Tensor, frequencies: Tensor) -> None:
     """Refuse a mix of devices; with "meta" among them the result would be uninitialised memory.
 
     Raises:
@@ -33,7 +34,7 @@ def _same_device(positions: Tensor, frequencies: Tensor) -> None:
 
 def _table_shape(positions: Tensor, steps: Tensor) -> list[int]:
     """Shape of cos and sin; works on symbolic sizes."""
-    _same_device(positions, steps)
+    require_same_device(positions, steps)
     pairs, axes = steps.shape[-1], steps.shape[-2]
     lead = list(positions.shape if axes == 1 else positions.shape[:-1])
     if steps.dim() == 3:
@@ -88,7 +89,7 @@ def phase_tables_op(
     positions: Tensor, steps: Tensor, factor: float, bits: int
 ) -> tuple[Tensor, Tensor]:
     """:func:`phase_tables` as an operator."""
-    _same_device(positions, steps)
+    require_same_device(positions, steps)
     kernel = kernel_on(positions.device.type)
     if kernel.compiled:
         made = _empty_tables(positions, steps, factor, bits)
@@ -123,7 +124,7 @@ def float_tables_op(
     positions: Tensor, inv_freq: Tensor, factor: float, bits: int
 ) -> tuple[Tensor, Tensor]:
     """:func:`float_tables` as an operator."""
-    _same_device(positions, inv_freq)
+    require_same_device(positions, inv_freq)
     return _float_tables(positions, inv_freq, factor, bits)
 
 
@@ -160,9 +161,17 @@ def tables(
     ``inverse`` gives the tables of the undoing rotation: −angle, divided by attention_factor.
 
     Raises:
-        TypeError: positions are not integers.
+        TypeError: positions are not integers, ``steps`` no Steps, ``dtype`` no floating dtype.
         ValueError: the last dimension of positions is not the axes.
     """
+    if not isinstance(steps, Steps):
+        raise TypeError(
+            f"steps must be Steps, got {type(steps).__name__}; write Steps.of(spectrum, device)"
+        )
+    require_whole(steps)
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise TypeError(f"dtype={dtype!r} must be a floating torch.dtype, such as torch.float32")
+    require_bool(inverse)
     positions = integer_positions(positions, steps.spectrum.axes)
     factor = steps.spectrum.attention_factor
     wide = dtype if dtype in (torch.float32, torch.float64) else torch.float32

@@ -20,10 +20,10 @@ from ropewalk.kernels.arguments import (
 )
 from ropewalk.kernels.derivatives import watched
 from ropewalk.kernels.kinds import ordinary
-from ropewalk.kernels.phases import tables
+from ropewalk.kernels.phases import require_same_device, tables
 from ropewalk.kernels.plain import broadcast_shape, broadcast_tables, compute_dtype, turn
 from ropewalk.kernels.sharded import is_distributed, rotate_shards
-from ropewalk.kernels.steps import Steps
+from ropewalk.kernels.steps import Steps, require_whole
 from ropewalk.positions.contract import token_positions
 from ropewalk.spectra import Spectrum
 
@@ -94,6 +94,7 @@ def checked(
     where = token_positions(positions, offset, x, steps.spectrum.axes)
     if where.device != x.device:
         raise ValueError(f"x is on {x.device}, positions are on {where.device}; move one of them")
+    require_same_device(where, steps.tensor)
     _check_places(where, steps.spectrum, x)
     return steps, where
 
@@ -102,6 +103,7 @@ def _as_steps(spectrum: Spectrum | Steps, x: Tensor) -> Steps:
     if isinstance(spectrum, Spectrum):
         return spectrum.on(x.device)
     if isinstance(spectrum, Steps):
+        require_whole(spectrum)
         return spectrum
     raise TypeError(
         f"spectrum must be a Spectrum or Steps, got {type(spectrum).__name__}; "
@@ -209,7 +211,25 @@ def rotate_qk_(
     require_tensor(q, "q")
     require_tensor(k, "k")
     steps = _as_steps(spectrum, q)
+    require_both_changeable(q, k, positions, steps, inverse, offset)
     return (
         rotate_(q, positions, steps, inverse=inverse, offset=offset),
         rotate_(k, positions, steps, inverse=inverse, offset=offset),
     )
+
+
+def require_both_changeable(
+    q: Tensor,
+    k: Tensor,
+    positions: Tensor | None,
+    spectrum: Spectrum | Steps,
+    inverse: object,
+    offset: int | Tensor | None,
+) -> None:
+    """Refuse k before q is changed. Whatever else than plain tensors is asked for itself later."""
+    if not ordinary(q, k, positions):
+        return
+    for x in (q, k):
+        checked(x, positions, spectrum, inverse, offset)
+        compute_dtype(x.dtype)
+        require_changeable(x)

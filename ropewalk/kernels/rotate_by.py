@@ -20,7 +20,7 @@ from ropewalk.kernels.arguments import (
     require_tensor,
 )
 from ropewalk.kernels.derivatives import watched_by
-from ropewalk.kernels.kinds import ordinary
+from ropewalk.kernels.kinds import ordinary, require_dense
 from ropewalk.kernels.plain import broadcast_tables, compute_dtype, turn
 from ropewalk.kernels.sharded import is_distributed, rotate_shards_by
 from ropewalk.spectra.lanes import number, pair_slices
@@ -31,17 +31,23 @@ def _number(head_dim: int, pairs: int, layout: str, lane_offset: int, pairing: s
     return number(pair_slices(head_dim, pairs, layout, lane_offset, pairing))
 
 
+def _named(pairing: str | None) -> str:
+    return "standard" if pairing is None else pairing
+
+
 def _lanes(
     x: Tensor, cos: object, layout: str, lane_offset: int, pairing: str | None
 ) -> int | None:
     """The lanes as the kernel's number; None where an argument is not as it should be."""
-    if not isinstance(cos, Tensor) or not cos.dim() or not x.dim() or type(lane_offset) is not int:
+    if not isinstance(cos, Tensor) or cos.is_nested or not cos.dim() or not x.dim():
+        return None
+    if type(lane_offset) is not int:
         return None
     width, pairs = x.shape[-1], cos.shape[-1]
     if type(width) is not int or type(pairs) is not int:
         return None
     try:
-        return _number(width, pairs, layout, lane_offset, pairing or "standard")
+        return _number(width, pairs, layout, lane_offset, _named(pairing))
     except (TypeError, ValueError):
         return None
 
@@ -78,7 +84,7 @@ def rotate_by(
             turned = watched_by(x, cos, sin, lanes)
         if turned is not None:
             return turned
-    return _carefully(x, cos, sin, layout, lane_offset, pairing or "standard", inverse, out)
+    return _carefully(x, cos, sin, layout, lane_offset, _named(pairing), inverse, out)
 
 
 def _carefully(
@@ -104,6 +110,10 @@ def _carefully(
     if not ordinary(x, cos, sin, out) and is_distributed(x, cos, sin, out):
         how = {"layout": layout, "lane_offset": lane_offset, "pairing": pairing, "inverse": inverse}
         return rotate_shards_by(rotate_by, x, cos, sin, out=out, **how)
+    if not x.device == cos.device == sin.device:
+        raise ValueError(
+            f"x is on {x.device}, cos on {cos.device}, sin on {sin.device}; move them to one device"
+        )
     wide = compute_dtype(x.dtype)
     lanes = pair_slices(x.shape[-1], cos.shape[-1], layout, lane_offset, pairing)
     if cos.dim() == x.dim():
@@ -195,9 +205,14 @@ def halve_tables(cos: Tensor, sin: Tensor, *, layout: str = "half") -> tuple[Ten
 
     Raises:
         TypeError: not real floating tensors.
-        ValueError: odd width, shapes that differ, or the two copies differ.
+        ValueError: odd width, shapes that differ, or the two copies differ, or cannot be compared.
     """
     require_tables(cos, sin)
+    if cos.device != sin.device or cos.is_meta:
+        raise ValueError(
+            f"cos is on {cos.device}, sin on {sin.device}; their two copies are compared, so give "
+            "both with their numbers on one device"
+        )
     halves = []
     for name, table in (("cos", cos), ("sin", sin)):
         if table.dim() < 1 or table.shape[-1] % 2:
@@ -209,7 +224,7 @@ def halve_tables(cos: Tensor, sin: Tensor, *, layout: str = "half") -> tuple[Ten
         lanes = pair_slices(table.shape[-1], width, layout, 0, "standard")
         first, second = table[..., lanes[0]], table[..., lanes[1]]
         if not torch.equal(first, second):
-            worst = (first - second).abs().max().item()
+            worst = (first.double() - second.double()).abs().max().item()
             raise ValueError(
                 f"the two copies in {name} differ by up to {worst:.3g}; they are not duplicated "
                 f"in layout={layout!r}"
@@ -230,6 +245,7 @@ def require_tables(cos: Tensor, sin: Tensor) -> None:
             raise TypeError(
                 f"{name} must be a real floating tensor [..., tokens, rotary_dim/2], got {kind}"
             )
+        require_dense(name, table)
     if cos.shape != sin.shape:
         raise ValueError(f"cos {tuple(cos.shape)} and sin {tuple(sin.shape)} differ in shape")
 

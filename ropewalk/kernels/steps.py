@@ -63,6 +63,31 @@ class Steps:
         return Steps(self.tensor.to(device), self.spectrum)
 
 
+def require_whole(steps: Steps) -> None:
+    """Refuse steps that are not those of their spectrum in number; whoever has built them by hand.
+
+    Raises:
+        TypeError: no int64 tensor, or no spectrum.
+        ValueError: another shape than the spectrum's.
+    """
+    tensor, spectrum = steps.tensor, steps.spectrum
+    remedy = "build them with Steps.of(spectrum, device)"
+    if not isinstance(spectrum, Spectrum) or not isinstance(tensor, torch.Tensor):
+        raise TypeError(
+            f"Steps(tensor: {type(tensor).__name__}, spectrum: {type(spectrum).__name__}) needs a "
+            f"tensor and a Spectrum; {remedy}"
+        )
+    if tensor.dtype != torch.int64:
+        raise TypeError(f"the tensor of Steps has dtype {tensor.dtype}, not int64; {remedy}")
+    heads = () if spectrum.heads is None else (spectrum.heads,)
+    wanted = (*heads, spectrum.axes, spectrum.pairs)
+    if tuple(tensor.shape) != wanted:
+        raise ValueError(
+            f"the tensor of Steps has shape {tuple(tensor.shape)}, and its spectrum {wanted}; "
+            f"{remedy}"
+        )
+
+
 def _flatten(steps: Steps) -> tuple[list[torch.Tensor], Spectrum]:
     return [steps.tensor], steps.spectrum
 

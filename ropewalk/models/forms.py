@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.kernels import rotate_by, rotate_qk_by
+from ropewalk.kernels.fused import needs_derivative
 from ropewalk.kernels.lanes import join
 from ropewalk.kernels.plain import compute_dtype
 from ropewalk.models.places import Place, here
@@ -144,10 +145,11 @@ def _second(table: Tensor, form: Form) -> Tensor:
 
 
 def _trusted(place: Place, cos: Tensor, sin: Tensor, form: Form, function: str) -> bool:
-    """Whether the first copy of each angle may stand for both."""
-    return function in place.agreed or place.compares(
+    """Whether the first copy of each angle may stand for both: they agree, and so do gradients."""
+    agree = function in place.agreed or place.compares(
         function, tuple((first_copy(t, form), _second(t, form)) for t in (cos, sin))
     )
+    return agree and not (needs_derivative(cos) or needs_derivative(sin))
 
 
 def _by_both_copies(x: Tensor, cos: Tensor, sin: Tensor, form: Form) -> Tensor:

@@ -22,7 +22,10 @@ ORIGINAL = "_ropewalk_original"
 
 
 def _method(planned: Method, functions: frozenset[str]) -> Any:
-    """The new method at the module's place; the original where the place was left.
+    """The new method at the module's place; the original where a graph is traced and it was left.
+
+    Else a place that was left runs the new method too, whose rotations are then the model's own: as
+    in the call that found it out, since a checkpoint pairs what both have saved.
 
     ``functions`` are all that rotate in any method of the class.
     """
@@ -35,18 +38,17 @@ def _method(planned: Method, functions: frozenset[str]) -> Any:
     @wraps(original)
     def method(self: nn.Module, *args: Any, **given: Any) -> Any:
         place: Place = self.__dict__[STATE]
-        if settled is not None and place.settled and not is_compiling():
+        if settled is not None and not is_compiling() and place.settled:
             return settled(self, *args, **given)
-        if place.left is not None:
-            return original(self, *args, **given)
         if is_compiling():
-            return new(self, *args, **given)
+            return (new if place.left is None else original)(self, *args, **given)
         token = enter(place)
         try:
             return new(self, *args, **given)
         finally:
             leave(token)
-            place.settle(functions)
+            if token.old_value is not place:
+                place.settle(functions)
 
     return method
 

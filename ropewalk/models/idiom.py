@@ -33,12 +33,18 @@ class Turn:
 
     def __call__(self, x: Tensor, cos: Tensor, sin: Tensor, function: str) -> Tensor:
         """The rotated x, in the dtype that the sum would have."""
-        if cos.shape[-1] != x.shape[-1] or sin.shape != cos.shape:
+        place = here()
+        alike = sin.shape == cos.shape and sin.dtype == cos.dtype and cos.is_floating_point()
+        fits = alike and cos.shape[-1] == x.shape[-1]
+        if (place is not None and place.forgoes(function)) or (
+            not fits and (place is None or place.instead is None)
+        ):
+            return self._sum((x,), cos, sin)[0]
+        if not fits:
             raise ValueError(
                 f"{function}: cos {tuple(cos.shape)} and sin {tuple(sin.shape)} must be alike and "
                 f"as wide as x {tuple(x.shape)}"
             )
-        place = here()
         if place is not None and place.instead is not None:
             return place.instead(Applied.at(place, (x,), cos, sin, self.form, function, self._sum))[
                 0

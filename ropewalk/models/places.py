@@ -26,6 +26,8 @@ class Place:
 
     ``layout``: the pairs of its weights, where they were converted to others than the model's own.
     ``instead``: what is given each :class:`~ropewalk.models.applied.Applied` and answers for it.
+    ``found``: the functions whose tables agreed in the call that is running; they are trusted from
+    the next one on, so that each call of a function, and each of one name, is looked at once.
     ``settled``: that :meth:`settle` found nothing more to look at; any other change ends it.
     """
 
@@ -33,6 +35,7 @@ class Place:
     left: str | None = None
     layout: str | None = None
     instead: Callable[[Any], Any] | None = None
+    found: frozenset[str] = frozenset()
     settled: bool = False
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -40,8 +43,15 @@ class Place:
         if name != "settled":
             super().__setattr__("settled", False)
 
+    def forgoes(self, function: str) -> bool:
+        """Whether the place was left and ``function`` is the model's own there."""
+        return self.left is not None and function not in self.agreed
+
     def settle(self, functions: frozenset[str]) -> None:
-        """Note whether the tables of all ``functions`` agree and nothing else is asked of them."""
+        """A call has ended: trust what it found, and note whether all ``functions`` are trusted."""
+        if self.found:
+            self.agreed |= self.found
+            self.found = frozenset()
         self.settled = self.agreed >= functions and (
             self.left is self.layout is self.instead is None
         )
@@ -60,8 +70,15 @@ class Place:
                 return False
         _, sine = copies[-1]
         if sine.any():
-            self.agreed.add(function)
+            self.found |= {function}
         return True
+
+    def leave(self, function: str, reason: str | None) -> None:
+        """Let the model answer for itself, because of ``function``; None keeps an older reason."""
+        self.agreed.discard(function)
+        self.found -= {function}
+        if reason is not None:
+            self.left = reason
 
 
 def readable(table: Tensor) -> bool:

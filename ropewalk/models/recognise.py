@@ -58,6 +58,7 @@ def recognised(function: Callable[..., Any]) -> Rotation | str:
                 continue
             rotation = Rotation(function, roles, form, axis)
             if all(_matches(rotation, roles, p, wanted) for p, wanted in answered):
+                rotation.partial = any(_turning(form, p) < HEAD_DIM for p, _ in answered)
                 return _with_dtype(rotation, answered[0][0])
     return "what it computes is none of the known forms"
 
@@ -153,6 +154,11 @@ def _matches(rotation: Rotation, roles: Roles, probe: Probe, wanted: tuple[Tenso
     )
 
 
+def _turning(form: Form, probe: Probe) -> int:
+    """The lanes that turn in a probe."""
+    return probe.width * (2 if form.tables == "pairs" else 1)
+
+
 def _near(mine: Tensor, theirs: Tensor) -> bool:
     return bool((mine.double() - theirs.double()).abs().max() <= _TOLERANCE)
 
@@ -169,8 +175,8 @@ def _with_dtype(rotation: Rotation, probe: Probe) -> Rotation | str:
         form = replace(rotation.form, dtype=rule)
         expected = {(a, b): {a if rule == "input" else torch.promote_types(a, b)} for a, b in seen}
         if seen == expected:
-            bare = _gives_q_alone(rotation, probe)
-            return Rotation(rotation.function, rotation.roles, form, rotation.axis, bare)
+            bare, old = _gives_q_alone(rotation, probe), rotation
+            return Rotation(old.function, old.roles, form, old.axis, bare, old.partial)
     return "the dtype of its result follows no known rule"
 
 

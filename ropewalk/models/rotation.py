@@ -24,7 +24,11 @@ class Rotation:
     """A rotary function with its form: called as that function is.
 
     Its first call at a place is compared with the model's own function, so that shapes which no
-    probe had cannot go wrong; where they differ the place is left to the model.
+    probe had cannot go wrong; where they differ the place is left to the model. Later ones whose
+    tables are of a kind that no probe had go to the model's own function.
+
+    ``partial``: whether the function takes tables that are narrower than heads; None while a form
+    is on trial, which then answers for every call.
     """
 
     def __init__(
@@ -34,19 +38,22 @@ class Rotation:
         form: Form,
         axis: int | str | None,
         bare: bool = False,
+        partial: bool | None = None,
     ):
         wraps(function)(self)
         self.function, self.roles, self.form, self.axis = function, roles, form, axis
-        self.bare = bare
+        self.bare, self.partial = bare, partial
 
     def __call__(self, *args: Any, **given: Any) -> Any:
         """The rotated tensors, as the model's function returns them."""
         place, name = here(), self.function.__name__
+        if place is not None and place.forgoes(name):
+            return self.function(*args, **given)
         bound = self.roles.bind(args, given)
         if place is not None and place.instead is not None:
             return self._packed(place.instead(self._applied(bound)), bound)
         if place is None or name in place.agreed:
-            return self._turned(bound)
+            return self._turned(bound) if self._fits(bound) else self.function(*args, **given)
         tensors = [value for value in bound.values() if isinstance(value, Tensor)]
         return compared(
             place,
@@ -56,6 +63,25 @@ class Rotation:
             lambda: self._turned(bound),
             lambda: self.function(*args, **given),
         )
+
+    def _fits(self, bound: dict[str, Any]) -> bool:
+        """Whether the tables are as the form has them, and as wide as the function takes them."""
+        if self.partial is None:
+            return True
+        tables = [bound[name] for name in self.roles.tables]
+        tensors = [x for name in self.roles.tensors if (x := bound[name]) is not None]
+        if not all(isinstance(t, Tensor) and t.dim() for t in (*tables, *tensors)):
+            return False
+        first, last = tables[0], tables[-1]
+        real = len(tables) == 2
+        if first.shape != last.shape or first.dtype != last.dtype:
+            return False
+        if not (first.is_floating_point() if real else first.is_complex()):
+            return False
+        lanes = first.shape[-1] * (2 if self.form.tables == "pairs" else 1)
+        if lanes % 2:
+            return False
+        return all(lanes == x.shape[-1] or (self.partial and lanes < x.shape[-1]) for x in tensors)
 
     def _turned(self, bound: dict[str, Any]) -> Any:
         tensors, cos, sin = self._read(bound)
@@ -121,24 +147,25 @@ def compared(
 ) -> Any:
     """The result of a first call: ours if it is the model's but for rounding, else the model's.
 
-    The place then trusts ``name``, if the angles were any but 0, or is left.
+    The place then trusts ``name``, if the angles were any but 0, or is left. Autograd sees only the
+    form that is kept, because a checkpoint runs that one again and counts what was saved.
     """
     if not all(readable(t) for t in tensors):
         return ours()
     with torch.no_grad():
         wanted = theirs()
-    try:
-        found = ours()
-        reason = _difference(found, wanted)
-    except (RuntimeError, TypeError, ValueError) as error:
-        found, reason = None, f"{type(error).__name__}: {error}"
+        try:
+            reason = _difference(ours(), wanted)
+        except (RuntimeError, TypeError, ValueError) as error:
+            reason = f"{type(error).__name__}: {error}"
     if reason is not None:
-        place.agreed.discard(name)
-        place.left = f"{name} of the model gives other results than its form: {reason}"
+        reason = f"{name} of the model gives other results than its form: {reason}"
+    if reason is not None or place.left is not None:
+        place.leave(name, reason)
         return theirs()
-    if place.left is None and (sine.imag if sine.is_complex() else sine).any():
-        place.agreed.add(name)
-    return found
+    if (sine.imag if sine.is_complex() else sine).any():
+        place.found |= {name}
+    return ours()
 
 
 def _again(function: Callable[..., Any]) -> Any:

@@ -29,6 +29,7 @@ def straight(rotation: Rotation) -> Callable[..., Any] | None:
     The function that is returned is called as the model's is, outside any place.
     """
     form, promoted = rotation.form, rotation.form.dtype == "promoted"
+    partial = bool(rotation.partial)
     settled = Place(agreed={rotation.function.__name__})
     if not _is_usual(rotation):
         return None
@@ -42,7 +43,7 @@ def straight(rotation: Rotation) -> Callable[..., Any] | None:
                 and cos.dim() == 3
                 and (not promoted or q.dtype == k.dtype == cos.dtype)
             ):
-                lanes = _lanes(q.shape[-1], cos.shape[-1], form.layout)
+                lanes = _lanes(q.shape[-1], cos.shape[-1], form.layout, partial)
                 result = None if lanes is None else fused.two_by(q, k, cos, sin, lanes)
                 if result is not None:
                     return result
@@ -65,8 +66,8 @@ def _is_usual(rotation: Rotation) -> bool:
 
 
 @cache
-def _lanes(head_dim: int, width: int, layout: str) -> int | None:
+def _lanes(head_dim: int, width: int, layout: str, partial: bool) -> int | None:
     """The lanes as the kernel's number, where tables ``width`` wide fit a head."""
-    if width % 2 or width > head_dim:
+    if width % 2 or width > head_dim or (width < head_dim and not partial):
         return None
     return number(pair_slices(head_dim, width // 2, layout, 0, "standard"), twice=True)

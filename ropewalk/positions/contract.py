@@ -9,6 +9,11 @@ from torch import Tensor
 
 from ropewalk.spectra.arguments import shown
 
+_INTEGERS = {
+    *(torch.int8, torch.int16, torch.int32, torch.int64),
+    *(torch.uint8, torch.uint16, torch.uint32, torch.uint64),
+}
+
 
 def integer_positions(positions: Tensor, axes: int = 1, name: str = "positions") -> Tensor:
     """``positions`` as int64 with their axes checked; messages call them ``name``.
@@ -26,6 +31,12 @@ def integer_positions(positions: Tensor, axes: int = 1, name: str = "positions")
         raise TypeError(
             f"{name} have dtype {positions.dtype}; they must be integers. For fractional "
             "coordinates use ropewalk.positions.fixed(x, unit) and a spectrum with that unit"
+        )
+    if positions.is_nested or positions.dtype not in _INTEGERS | {torch.bool}:
+        kind = "a nested tensor" if positions.is_nested else positions.dtype
+        raise TypeError(
+            f"{name} must be a dense tensor of integers [tokens] or [batch, tokens], got {kind}; "
+            "for packed sequences use ropewalk.positions.packed(offsets)"
         )
     if positions.dtype == torch.bool:
         raise TypeError(
@@ -120,6 +131,10 @@ def _shifted(positions: Tensor, offset: int | Tensor) -> Tensor:
         start = integer_positions(offset if offset.dim() else offset.reshape(1), name="offset")
         if start.dim() != 1:
             raise ValueError(f"offset has shape {tuple(offset.shape)}; use an int or [batch]")
+        if start.device != positions.device:
+            raise ValueError(
+                f"offset is on {start.device}, tokens are on {positions.device}; move one of them"
+            )
         return start[:, None] + positions if offset.dim() else positions + start
     if isinstance(offset, bool) or not isinstance(offset, (int, torch.SymInt)):
         raise TypeError(f"offset={offset!r} must be an int or an integer tensor [batch]")
