@@ -528,3 +528,91 @@ def test_alpha_counts_for_the_classes_that_read_it():
     assert theta_of(dynamic) == pytest.approx(1e4)
     assert dynamic.variants
     assert "RW004" in codes({"model_type": "llama", **sizes})
+
+
+@pytest.mark.parametrize(
+    "model_type, sections, axes",
+    [
+        ("cosmos3_edge_text", None, "THW" * 20 + "TTTT"),
+        ("cosmos3_edge_text", [16, 24, 24], "THW" * 21 + "T"),
+        ("qwen2_vl_text", None, "T" * 16 + "H" * 24 + "W" * 24),
+    ],
+)
+@pytest.mark.parametrize("flag", [None, True, False])
+def test_36_102_the_class_orders_its_axes(model_type, sections, axes, flag):
+    """Rotary classes of transformers 5.24: none of them reads mrope_interleaved."""
+    block: dict = {"rope_type": "default", "rope_theta": 1e6}
+    if sections is not None:
+        block["mrope_section"] = sections
+    if flag is not None:
+        block["mrope_interleaved"] = flag
+    config = {"model_type": model_type, "head_dim": 128, "rope_parameters": block}
+    config = {**config, "hidden_size": 1024, "num_attention_heads": 8}
+    assert resolve(config).layers[0].axes == axes
+    contradicts = flag is not None and flag != axes.startswith("THW")
+    assert ("RW076" in codes(config)) == contradicts
+
+
+@pytest.mark.parametrize("name", ["Qwen3VLText", "Cosmos3EdgeText", "HYV4VLText", "Qwen4ExpText"])
+@pytest.mark.parametrize("flag", [None, False])
+def test_36_102_axes_are_those_of_the_running_class(name, flag):
+    """One position of three is moved by one; the lanes that turn are that axis's."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    import importlib
+
+    config = getattr(transformers, f"{name}Config")()
+    sections = {"qwen4_exp_text": [11, 11, 10], "hy_v4_vl_text": [12, 10, 10]}
+    share = {"partial_rotary_factor": 0.25} if name == "Qwen4ExpText" else {}
+    block = {"rope_type": "default", "rope_theta": 1e4, **share}
+    block["mrope_section"] = sections.get(config.model_type, [24, 20, 20])
+    if flag is not None:
+        block["mrope_interleaved"] = flag
+    config.rope_parameters = block
+    family = config.model_type.removesuffix("_text")
+    module = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
+    kind = next(
+        c for n, c in vars(module).items() if n.endswith("RotaryEmbedding") and "Vision" not in n
+    )
+    rotary, still = kind(config), torch.zeros(3, 1, 1, dtype=torch.long)
+    turned = []
+    for axis in range(3):
+        where = still.clone()
+        where[axis] = 1
+        sines = rotary(torch.zeros(1, 1, 8), where)[1].flatten()
+        turned.append(sines[: len(sines) // 2] != 0)
+    ran = "".join("THW"[[bool(t[i]) for t in turned].index(True)] for i in range(len(turned[0])))
+    resolved = resolve({**config.to_dict(), "rope_parameters": block})
+    assert {g.axes for g in resolved.layers if g.kind == "rotary"} == {ran}
+
+
+def test_36_sections_for_a_class_of_one_axis():
+    block = {"rope_type": "default", "mrope_section": [16, 24, 24]}
+    llama = {"model_type": "llama", "head_dim": 128, "rope_scaling": block}
+    assert "every pair by one position" in message(llama, "RW075")
+    assert "RW075" not in codes({**llama, "model_type": "qwen2_5_vl_text"})
+    assert "RW075" not in codes({**llama, "model_type": "of_its_own"})
+    assert "RW075" not in codes({**llama, "model_type": "hunyuan_vl_text"})
+
+
+@pytest.mark.parametrize(
+    "model_type, key, value, contradicts",
+    [
+        ("glm_moe_dsa", "rope_interleave", False, True),
+        ("glm_moe_dsa", "indexer_rope_interleave", False, True),
+        ("glm_moe_dsa", "indexer_rope_interleave", True, False),
+        ("deepseek_v32", "indexer_rope_interleave", True, True),
+        ("deepseek_v32", "indexer_rope_interleave", False, False),
+        ("llama", "rope_interleaved", True, True),
+        ("deepseek_v3", "rope_interleave", False, False),
+        ("of_its_own", "rope_interleave", True, False),
+    ],
+)
+def test_75_a_flag_of_layout_that_the_class_does_not_read(model_type, key, value, contradicts):
+    """transformers 5.24: GLM-5's indexer interleaves, DeepSeek-V3.2's halves, without a key."""
+    config = {"model_type": model_type, "index_head_dim": 128, key: value}
+    assert ("RW077" in codes(config)) == contradicts
+    usual = {"model_type": model_type, "index_head_dim": 128}
+    if contradicts:
+        assert ("RW049" in codes(config)) == ("RW049" in codes(usual))
+        assert resolve(config).layers[0].layout == resolve(usual).layers[0].layout
