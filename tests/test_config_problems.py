@@ -364,6 +364,23 @@ def test_108_tables_with_rows_to_spare():
     assert resolve({"model_type": "gpt2"}).layers[0].details["row_of_first_position"] == 0
 
 
+@pytest.mark.parametrize("model_type", ["roberta", "xlm-roberta", "camembert", "longformer"])
+@pytest.mark.parametrize(("pad", "first"), [(0, 1), (3, 4), (None, 2)])
+def test_108_rows_behind_that_of_the_padding_token(model_type, pad, first):
+    """transformers: cumsum of real tokens + padding_idx, so the first token has row pad + 1."""
+    config = {"model_type": model_type, "max_position_embeddings": 514, "pad_token_id": pad}
+    found = resolve(config).layers[0].details
+    assert found == {"row_of_first_position": first, "rows": 514, "tokens": 514 - first}
+    assert f"position 0 is row {first} " in message(config, "RW087")
+
+
+def test_108_classes_with_an_offset_of_their_own_ignore_the_padding_token():
+    for model_type in ("mpnet", "opt", "bart"):
+        config = {"model_type": model_type, "max_position_embeddings": 514, "pad_token_id": 0}
+        assert resolve(config).layers[0].details["row_of_first_position"] == 2
+    assert "RW026" in codes({"model_type": "roberta", "pad_token_id": -1})
+
+
 def test_112_alibi_of_heads_that_are_no_power_of_two():
     config = {"model_type": "mpt", "n_heads": 24, "attn_config": {"alibi": True}}
     assert resolve(config).layers[0].kind == "alibi"
@@ -531,7 +548,7 @@ def test_alpha_counts_for_the_classes_that_read_it():
 
 
 @pytest.mark.parametrize(
-    "model_type, sections, axes",
+    ("model_type", "sections", "axes"),
     [
         ("cosmos3_edge_text", None, "THW" * 20 + "TTTT"),
         ("cosmos3_edge_text", [16, 24, 24], "THW" * 21 + "T"),
@@ -596,7 +613,7 @@ def test_36_sections_for_a_class_of_one_axis():
 
 
 @pytest.mark.parametrize(
-    "model_type, key, value, contradicts",
+    ("model_type", "key", "value", "contradicts"),
     [
         ("glm_moe_dsa", "rope_interleave", False, True),
         ("glm_moe_dsa", "indexer_rope_interleave", False, True),
