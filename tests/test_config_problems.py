@@ -121,6 +121,14 @@ def test_11_a_missing_original_length_is_told_with_the_window():
     assert resolve(config).layer(0).provenance["original"].source == "assumed"
 
 
+def test_11_of_llama3_the_missing_length_is_no_window():
+    block = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    config = {"model_type": "llama", "max_position_embeddings": 65536, "rope_scaling": block}
+    assert "decides which pairs are divided" in message(config, "RW030")
+    assert "524288" not in message(config, "RW030")
+    assert resolve(config).context.scaled == 65536
+
+
 def test_13_deepseek_v3_is_ramped_over_the_original_length():
     block = {
         "type": "yarn",

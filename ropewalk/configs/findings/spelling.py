@@ -59,7 +59,7 @@ ALIAS = Kind(
     "info",
     "Another name of a rope_type",
     "rope_type={given} is read as {meant}{how}",
-    "write rope_type={meant} where other programs shall read the file",
+    "write {right} where other programs shall read the file",
     {"rope_scaling": {"rope_type": "deepseek_yarn", **{k: _YARN[k] for k in list(_YARN)[1:]}}},
 )
 FLAT_FOR_NESTED = Kind(
@@ -114,7 +114,7 @@ ALIAS_UNREAD = Kind(
     "A name of a rope_type that the class does not know",
     "rope_type={given} is not known to {model_type}, whose code stops when it builds frequencies; "
     "it is read here as {meant}",
-    "write rope_type={meant}",
+    "write {right}",
     {
         "model_type": "llama",
         "max_position_embeddings": 131072,
