@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ropewalk.configs import LayerGroup, Resolved, resolve
+from ropewalk.configs.engines import read_as
 
 LLAMA31 = {
     "factor": 8.0,
@@ -55,6 +56,27 @@ def test_1_llama_31_is_valid():
     assert not [f for f in resolved.findings if f.severity != "info"]
     assert group_of(config).inv_freq[-1] == pytest.approx(3.0689e-7, rel=1e-4)
     assert resolved.context.as_dict() == {"native": 8192, "scaled": 131072, "declared": 131072}
+
+
+@pytest.mark.parametrize("block", ["rope_scaling", "rope_parameters"])
+def test_1_the_version_that_is_needed(block):
+    """Before 4.43 transformers takes {type, factor} alone."""
+    config = {"model_type": "llama", "rope_theta": 5e5, "max_position_embeddings": 131072}
+    told = read_as("transformers4", {**config, block: LLAMA31}).findings
+    needed = [f for f in told if f.code == "RW103"]
+    # version 4 does not see rope_parameters at all, so it does not stop at what is in it
+    assert bool(needed) == (block == "rope_scaling")
+    assert all("4.43" in f.message and "4.43" in f.remedy for f in needed)
+    assert not read_as("transformers5", {**config, block: LLAMA31}).findings
+
+
+def test_16_the_layers_that_differ_are_told():
+    """Gemma 3 without rope_scaling: the global layers lose their factor, the others nothing."""
+    full = {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6}
+    blocks = {"full_attention": full, "sliding_attention": {"rope_type": "default"}}
+    config = {"model_type": "gemma3_text", "num_hidden_layers": 12, "rope_parameters": blocks}
+    told = next(f for f in read_as("transformers4", config).findings if f.code == "RW100")
+    assert "theta=1e+06, default in place of theta=1e+06, linear in layers 5, 11" in told.message
 
 
 def test_2_type_is_rope_type_and_nesting_is_entered():

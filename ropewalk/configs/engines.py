@@ -14,10 +14,15 @@ from typing import Any
 from ropewalk.configs.architectures import facts
 from ropewalk.configs.diff import diff
 from ropewalk.configs.findings import Finding
-from ropewalk.configs.findings.engines import BY_CAPACITY, READS_OTHERWISE, REFUSES
+from ropewalk.configs.findings.engines import (
+    BY_CAPACITY,
+    NEEDS_VERSION,
+    READS_OTHERWISE,
+    REFUSES,
+)
 from ropewalk.configs.findings.finding import ORDER, Kind
 from ropewalk.configs.resolve import resolve
-from ropewalk.configs.resolved import LayerGroup, Resolved
+from ropewalk.configs.resolved import LayerGroup, Resolved, ranges
 
 ENGINES = ("transformers4", "transformers5", "vllm", "llama.cpp", "mlx")
 Config = dict[str, Any]
@@ -170,16 +175,30 @@ def _old_keys(
     if _same(config, rest):
         return rest, []
     theirs = [g for g in resolve(rest).layers if g.kind == "rotary"]
-    ours, other = rotating[0], (theirs or rotating)[0]
-    what = f"theta={other.theta:g}, {other.rope_type} in place of theta={ours.theta:g}, " + str(
-        ours.rope_type
-    )
+    ours, other = _first_unlike(rotating, theirs or rotating)
+    what = f"{_summary(other)} in place of {_summary(ours)}"
+    if len(rotating) > 1:
+        what += f" in layers {ranges(ours.layers)}"
     why = "it does not know rope_parameters and takes the class default"
     remedy = "write rope_theta and rope_scaling beside it (ropewalk emit --for transformers)"
     finding = READS_OTHERWISE.finding(
         f"{prefix}rope_parameters", engine="transformers4", what=what, why=why, remedy=remedy
     )
     return rest, [finding]
+
+
+def _first_unlike(
+    ours: list[LayerGroup], theirs: list[LayerGroup]
+) -> tuple[LayerGroup, LayerGroup]:
+    """The first two groups of the same layers that do not turn alike."""
+    pairs = [(a, b) for a in ours for b in theirs if set(a.layers) & set(b.layers)]
+    unlike = (pair for pair in pairs if pair[0].inv_freq != pair[1].inv_freq)
+    return next(unlike, (pairs or [(ours[0], theirs[0])])[0])
+
+
+def _summary(group: LayerGroup) -> str:
+    theta = "none" if group.theta is None else f"{group.theta:g}"
+    return f"theta={theta}, {group.rope_type}"
 
 
 def _ratio_as_factor(group: LayerGroup, config: Config) -> Config:
@@ -240,6 +259,16 @@ _NO_ATTENTION_FACTOR = Rule(
 RULES: dict[str, tuple[Rule, ...]] = {
     "transformers4": (
         _NO_ATTN_FACTOR,
+        Rule(
+            _is("llama3"),
+            lambda _, c: c,
+            NEEDS_VERSION,
+            {
+                "what": "rope_type=llama3",
+                "version": "4.43",
+                "older": "older ones want type and factor alone, and stop (meta-llama/llama3#299)",
+            },
+        ),
         Rule(
             _is("yarn"),
             _ratio_as_factor,
