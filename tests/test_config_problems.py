@@ -663,3 +663,37 @@ def test_75_a_flag_of_layout_that_the_class_does_not_read(model_type, key, value
     if contradicts:
         assert ("RW049" in codes(config)) == ("RW049" in codes(usual))
         assert resolve(config).layers[0].layout == resolve(usual).layers[0].layout
+
+
+def test_36_every_class_with_sections_is_known_to_have_axes():
+    """Else a multimodal model would be read as one of a single axis, without a word."""
+    transformers = pytest.importorskip("transformers")
+    from pathlib import Path
+
+    from ropewalk.configs.architectures import facts
+
+    models = Path(transformers.__file__).parent / "models"
+    files = [f for f in models.glob("*/modeling_*.py") if "mrope_section" in f.read_text("utf-8")]
+    assert len(files) >= 20
+    for file in files:
+        name = file.parent.name
+        rows = [facts(t).row for t in (f"{name}_text", name)]
+        assert any("order" in row or "axes_rule" in row for row in rows), name
+
+
+def test_36_rows_and_columns_in_turns():
+    """NeoMME: even pairs turn by the row, odd ones by the column."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    from transformers.models.neomme.modeling_neomme import NeoMMERotaryEmbedding
+
+    config = transformers.NeoMMEConfig()
+    rotary = NeoMMERotaryEmbedding(config)
+    for group in resolve(config.to_dict()).layers:
+        kind = config.layer_types[group.layers[0]]
+        for axis, letter in enumerate("HW"):
+            where = torch.zeros(2, 1, 1, dtype=torch.long)
+            where[axis] = 1
+            sines = rotary(torch.zeros(1, 1, 8), where, kind)[1].flatten()
+            turned = (sines[: len(sines) // 2] != 0).tolist()
+            assert turned == [a == letter for a in group.axes or ""]

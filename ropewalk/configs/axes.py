@@ -20,6 +20,8 @@ def axes_of(reader: Reader, own: Parameters, lane: Lanes, rotation: Rotation) ->
     rule = reader.facts.row.get("axes_rule") or ("2d" if rotation.kind.value == "axial" else None)
     if rule in ("2d", "apart", "pixtral", "normalised", "3d", "whole"):
         return _image(reader, own, lane, rotation, rule)
+    if rule == "turns":
+        return Value("HW" * (lane.pairs // 2), CLASS_DEFAULT) if lane.pairs % 2 == 0 else None
     return _sections(reader, own, lane)
 
 
