@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ropewalk.configs import LayerGroup, Resolved, resolve
+from ropewalk.configs.emit import emit
 from ropewalk.configs.engines import read_as
 
 LLAMA31 = {
@@ -697,3 +698,50 @@ def test_36_rows_and_columns_in_turns():
             sines = rotary(torch.zeros(1, 1, 8), where, kind)[1].flatten()
             turned = (sines[: len(sines) // 2] != 0).tolist()
             assert turned == [a == letter for a in group.axes or ""]
+
+
+SMOLLM3 = {"model_type": "smollm3", "hidden_size": 2048, "num_attention_heads": 16}
+OF_GPT_OSS = {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096}
+
+
+@pytest.mark.parametrize(
+    ("layers", "keys"),
+    [
+        (9, {"no_rope_layer_interval": 3}),
+        (8, {"no_rope_layers": [1] * 8}),
+        (8, {}),
+        (8, {"no_rope_layers": [1, 1, 1, 0, 1, 1, 1, 0]}),
+    ],
+)
+def test_65_llama_cpp_has_one_rule_for_layers_that_stand(layers, keys):
+    config = {**SMOLLM3, "num_hidden_layers": layers, **keys}
+    built_in = not keys or keys == {"no_rope_layers": [1, 1, 1, 0] * 2}
+    reading = read_as("llama.cpp", config)
+    assert ("RW100" in {f.code for f in reading.findings}) == (not built_in)
+    off = [i for g in reading.resolved.layers if g.kind == "none" for i in g.layers]
+    assert off == [i for i in range(layers) if (i + 1) % 4 == 0]
+    if built_in:
+        assert emit(resolve(config), "llama.cpp")
+    else:
+        with pytest.raises(ValueError, match="but every fourth"):
+            emit(resolve(config), "llama.cpp")
+
+
+@pytest.mark.parametrize("truncate", [True, False, None])
+def test_117_llama_cpp_rounds_the_ramp(truncate):
+    """gpt-oss: 8.0928 … 17.3980 becomes 8 … 18, which moves pair 17."""
+    block = {**OF_GPT_OSS, **({} if truncate is None else {"truncate": truncate})}
+    config = {"model_type": "qwen2", "head_dim": 64, "rope_theta": 150000, "rope_scaling": block}
+    reading = read_as("llama.cpp", {**config, "max_position_embeddings": 131072})
+    found = {f.code for f in reading.findings}
+    assert ("RW100" in found) == (truncate is False)
+    mine, theirs = (r.layers[0].inv_freq for r in (resolve(config), reading.resolved))
+    assert (mine[17] == theirs[17]) == (truncate is not False)
+
+
+@pytest.mark.parametrize("model_type", ["gptj", "codegen", "roformer"])
+def test_37_a_theta_that_no_key_changes(model_type):
+    told = resolve({"model_type": model_type, "rope_theta": 5e5}).findings
+    assert any("remove it" in f.remedy for f in told if f.code == "RW012")
+    other = resolve({"model_type": "llama", "rotary_emb_base": 5e5}).findings
+    assert any(f.remedy == "write it as rope_theta" for f in other if f.code == "RW012")

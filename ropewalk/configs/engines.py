@@ -13,6 +13,7 @@ from typing import Any
 
 from ropewalk.configs.architectures import facts
 from ropewalk.configs.diff import diff
+from ropewalk.configs.emit_engines import FOURTHS, rotating_fourths
 from ropewalk.configs.findings import Finding
 from ropewalk.configs.findings.engines import (
     BY_CAPACITY,
@@ -221,6 +222,16 @@ def _constant_theta(group: LayerGroup, config: Config) -> Config:
     return {**plain, "rope_theta": theta, "max_position_embeddings": length}
 
 
+def _every_fourth(group: LayerGroup, config: Config) -> Config:
+    """Rotation in all layers but every fourth, where llama.cpp has that built in."""
+    if config.get("model_type") not in FOURTHS:
+        return config
+    count = int(config.get("num_hidden_layers") or max(group.layers) + 1)
+    if set(group.layers) == rotating_fourths(count):
+        return config
+    return {**config, "no_rope_layers": [int((i + 1) % 4 != 0) for i in range(count)]}
+
+
 _ORIGINAL = "original_max_position_embeddings"
 
 
@@ -305,6 +316,26 @@ RULES: dict[str, tuple[Rule, ...]] = {
             {
                 "what": "has no dynamic scaling",
                 "remedy": "use rope_type yarn or linear (ropewalk extend --method yarn)",
+            },
+        ),
+        Rule(
+            lambda *_: True,
+            _every_fourth,
+            READS_OTHERWISE,
+            {
+                "what": "every fourth layer without rotation",
+                "why": "GGUF has no key for the layers that rotate, and its code has them built in",
+                "remedy": "run it with transformers, vLLM or MLX",
+            },
+        ),
+        Rule(
+            lambda g, given: g.rope_type == "yarn" and given.get("truncate") is False,
+            lambda _, c: _edited(c, lambda b: {**b, "truncate": True}),
+            READS_OTHERWISE,
+            {
+                "what": "YaRN's ramp between whole pairs in place of truncate=false",
+                "why": "its code rounds the ends of the ramp",
+                "remedy": "run it with transformers or vLLM, whose ramp is fractional",
             },
         ),
         _NO_ATTENTION_FACTOR,

@@ -47,7 +47,8 @@ def _usual(reader: Reader) -> Value:
     key = reader.facts.row.get("layout_key")
     if key and (flag := reader.flag(key)) is not None:
         return Value(LAYOUTS[flag], f"file:{key}")
-    said = next(((k, flag) for k in KEYS if (flag := reader.flag(k)) is not None), None)
+    flags = ((name, reader.flag(name)) for name in KEYS)
+    said = next(((name, flag) for name, flag in flags if flag is not None), None)
     known = reader.facts.row.get("layout")
     if known:
         if said is not None:

@@ -105,7 +105,7 @@ ELSEWHERE = Kind(
     "warning",
     "A key for theta or the rotated share that this class does not read",
     "{key}={value} is not read by {model_type}; {what} is {used}",
-    "write it as {right}",
+    "{remedy}",
     {"model_type": "llama", "rotary_emb_base": 1000000.0, "max_position_embeddings": 4096},
 )
 ALIAS_UNREAD = Kind(
