@@ -29,7 +29,7 @@ from patch_sweep import difference
 from patch_sweep import run as run_whole
 
 from ropewalk.configs import resolve
-from ropewalk.configs.lanes import RECORD
+from ropewalk.configs.layouts import RECORD
 from ropewalk.models import convert, patch
 from ropewalk.models.conversion import families
 from ropewalk.models.conversion.names import part_of

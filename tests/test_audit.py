@@ -223,6 +223,43 @@ def test_faults_are_named_in_half_precision(name: str):
 # ---- the model is left as it was -----------------------------------------------------------------
 
 
+def roberta(pad: int, kind: str = "Roberta") -> Any:
+    import transformers
+
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=128,
+        hidden_size=64,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=66,
+        pad_token_id=pad,
+        is_decoder=True,
+    )
+    torch.manual_seed(0)
+    return getattr(transformers, f"{kind}ForCausalLM")(config).eval()
+
+
+@pytest.mark.parametrize(("pad", "kind"), [(1, "Roberta"), (0, "Roberta"), (1, "XLMRobertaXL")])
+def test_position_ids_that_are_rows_of_a_table(pad: int, kind: str):
+    """RoBERTa numbers its first token pad_token_id + 1, in position_ids too."""
+    found = audit(roberta(pad, kind))
+    assert not found.findings, str(found)
+    ran = {check.name for check in found.checks if check.status == "passed"}
+    assert {"left-padded = unpadded", "packed = separate"} <= ran
+    assert "cached decoding at full length" in ran
+
+
+def test_a_row_behind_in_the_cache_is_named():
+    model = roberta(1)
+    module = model.roberta.embeddings
+    usual = module.create_position_ids_from_input_ids
+    module.create_position_ids_from_input_ids = lambda ids, pad, past=0: usual(
+        ids, pad, max(0, past - 1)
+    )
+    assert "RW230" in {finding.code for finding in audit(model).findings}
+
+
 def test_a_model_is_left_as_it_was():
     model = tiny("Llama", rope_parameters=DYNAMIC, max_position_embeddings=64)
     model.train()

@@ -403,3 +403,14 @@ def test_an_interrupt_within_a_command_is_told(monkeypatch, capsys) -> None:
     monkeypatch.setattr("ropewalk.cli.encodings.print_json", stopped)
     assert main(["encodings", "--json"]) == 130
     assert capsys.readouterr().err == "ropewalk: stopped\n"
+
+
+@pytest.mark.parametrize("command", [["encodings"], ["encodings", "--json"], ["show", "rope"]])
+def test_a_reader_that_left_is_no_error_to_tell(command):
+    """As in ``ropewalk … | head -1``: 141, which is 128 + SIGPIPE, and not a word."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    program = [sys.executable, "-m", "ropewalk", *command]
+    done = subprocess.run(program, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")

@@ -109,6 +109,74 @@ def test_a_rope_type_of_another_library_stops_a_class_of_transformers(model_type
     assert found(config, "RW013") == ["rope_scaling.rope_type"]
 
 
+@pytest.mark.parametrize(
+    ("name", "config", "rotary"),
+    [
+        ("su", "Phi3Config", "phi3.modeling_phi3.Phi3RotaryEmbedding"),
+        ("su", "PhiConfig", "phi.modeling_phi.PhiRotaryEmbedding"),
+        ("su", "PhimoeConfig", "phimoe.modeling_phimoe.PhimoeRotaryEmbedding"),
+        ("phi3", "PhiConfig", "phi.modeling_phi.PhiRotaryEmbedding"),
+        ("none", "LlamaConfig", "llama.modeling_llama.LlamaRotaryEmbedding"),
+        ("mrope", "Qwen2VLTextConfig", "qwen2_vl.modeling_qwen2_vl.Qwen2VLRotaryEmbedding"),
+        ("mrope", "Qwen3VLTextConfig", "qwen3_vl.modeling_qwen3_vl.Qwen3VLTextRotaryEmbedding"),
+        ("mrope", "Glm4vTextConfig", "glm4v.modeling_glm4v.Glm4vTextRotaryEmbedding"),
+        (
+            "mrope",
+            "PaddleOCRTextConfig",
+            "paddleocr_vl.modeling_paddleocr_vl.PaddleOCRRotaryEmbedding",
+        ),
+        (
+            "xdrope",
+            "HunYuanVLTextConfig",
+            "hunyuan_vl.modeling_hunyuan_vl.HunYuanVLRotaryEmbedding",
+        ),
+        (
+            "xdrope",
+            "HunYuanDenseV1Config",
+            "hunyuan_v1_dense.modeling_hunyuan_v1_dense.HunYuanDenseV1RotaryEmbedding",
+        ),
+        (
+            "ntk_alpha",
+            "HunYuanDenseV1Config",
+            "hunyuan_v1_dense.modeling_hunyuan_v1_dense.HunYuanDenseV1RotaryEmbedding",
+        ),
+    ],
+)
+def test_32_an_alias_is_told_just_where_the_class_stops(name, config, rotary):
+    transformers = pytest.importorskip("transformers")
+    import importlib
+
+    lists = {"short_factor": [1.0] * 32, "long_factor": [1.0] * 32}
+    mscales = {"short_mscale": 1.0, "long_mscale": 1.0}
+    alphas = {"alpha": 50.0, "xdrope_section": [8, 8, 8, 8]}
+    sections = {"mrope_section": [8, 12, 12] if name == "mrope" else [8, 8, 8, 8]}
+    extra = {"su": {**lists, **mscales}, "phi3": lists}.get(name, {**alphas, **sections})
+    block = {"type": name, "factor": 2.0, "rope_theta": 1e4, "partial_rotary_factor": 1.0, **extra}
+    block["original_max_position_embeddings"] = 64
+    sizes = {"hidden_size": 128, "num_attention_heads": 2, "num_key_value_heads": 2}
+    sizes |= {"head_dim": 64, "num_hidden_layers": 1, "max_position_embeddings": 128}
+    kind = getattr(transformers, config)
+    file, _, class_name = rotary.rpartition(".")
+    module = importlib.import_module(f"transformers.models.{file}")
+    try:
+        getattr(module, class_name)(kind(**sizes, pad_token_id=0, rope_scaling=dict(block)))
+        stops = False
+    except KeyError:
+        stops = True
+    told = found({"model_type": kind.model_type, **sizes, "rope_scaling": block}, "RW013")
+    assert bool(told) == stops
+
+
+def test_what_to_write_for_an_alias_can_be_written():
+    block = {"rope_type": "xdrope", "alpha": 50.0}
+    told = resolve({"model_type": "llama", **HEAD, "rope_scaling": block}).findings
+    remedies = [f.remedy for f in told if f.code in ("RW007", "RW013")]
+    assert len(remedies) == 2
+    assert all("rope_type=default and rope_theta" in remedy for remedy in remedies)
+    shouted = resolve({"rope_scaling": {"rope_type": "YARN", "factor": 2.0}}).findings
+    assert any("did you mean yarn?" in f.message for f in shouted)
+
+
 def test_names_that_a_class_replaces_are_fine():
     mrope = {"type": "mrope", "mrope_section": [16, 24, 24]}
     assert not errors({"model_type": "qwen2_vl_text", "rope_scaling": mrope})

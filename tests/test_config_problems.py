@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from ropewalk.configs import LayerGroup, Resolved, resolve
+from ropewalk.configs.emit import emit
+from ropewalk.configs.engines import read_as
 
 LLAMA31 = {
     "factor": 8.0,
@@ -55,6 +57,27 @@ def test_1_llama_31_is_valid():
     assert not [f for f in resolved.findings if f.severity != "info"]
     assert group_of(config).inv_freq[-1] == pytest.approx(3.0689e-7, rel=1e-4)
     assert resolved.context.as_dict() == {"native": 8192, "scaled": 131072, "declared": 131072}
+
+
+@pytest.mark.parametrize("block", ["rope_scaling", "rope_parameters"])
+def test_1_the_version_that_is_needed(block):
+    """Before 4.43 transformers takes {type, factor} alone."""
+    config = {"model_type": "llama", "rope_theta": 5e5, "max_position_embeddings": 131072}
+    told = read_as("transformers4", {**config, block: LLAMA31}).findings
+    needed = [f for f in told if f.code == "RW103"]
+    # version 4 does not see rope_parameters at all, so it does not stop at what is in it
+    assert bool(needed) == (block == "rope_scaling")
+    assert all("4.43" in f.message and "4.43" in f.remedy for f in needed)
+    assert not read_as("transformers5", {**config, block: LLAMA31}).findings
+
+
+def test_16_the_layers_that_differ_are_told():
+    """Gemma 3 without rope_scaling: the global layers lose their factor, the others nothing."""
+    full = {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6}
+    blocks = {"full_attention": full, "sliding_attention": {"rope_type": "default"}}
+    config = {"model_type": "gemma3_text", "num_hidden_layers": 12, "rope_parameters": blocks}
+    told = next(f for f in read_as("transformers4", config).findings if f.code == "RW100")
+    assert "theta=1e+06, default in place of theta=1e+06, linear in layers 5, 11" in told.message
 
 
 def test_2_type_is_rope_type_and_nesting_is_entered():
@@ -119,6 +142,14 @@ def test_11_a_missing_original_length_is_told_with_the_window():
     config = {"model_type": "llama", "max_position_embeddings": 131072, "rope_scaling": block}
     assert "524288" in message(config, "RW030")
     assert resolve(config).layer(0).provenance["original"].source == "assumed"
+
+
+def test_11_of_llama3_the_missing_length_is_no_window():
+    block = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    config = {"model_type": "llama", "max_position_embeddings": 65536, "rope_scaling": block}
+    assert "decides which pairs are divided" in message(config, "RW030")
+    assert "524288" not in message(config, "RW030")
+    assert resolve(config).context.scaled == 65536
 
 
 def test_13_deepseek_v3_is_ramped_over_the_original_length():
@@ -364,6 +395,23 @@ def test_108_tables_with_rows_to_spare():
     assert resolve({"model_type": "gpt2"}).layers[0].details["row_of_first_position"] == 0
 
 
+@pytest.mark.parametrize("model_type", ["roberta", "xlm-roberta", "camembert", "longformer"])
+@pytest.mark.parametrize(("pad", "first"), [(0, 1), (3, 4), (None, 2)])
+def test_108_rows_behind_that_of_the_padding_token(model_type, pad, first):
+    """transformers: cumsum of real tokens + padding_idx, so the first token has row pad + 1."""
+    config = {"model_type": model_type, "max_position_embeddings": 514, "pad_token_id": pad}
+    found = resolve(config).layers[0].details
+    assert found == {"row_of_first_position": first, "rows": 514, "tokens": 514 - first}
+    assert f"position 0 is row {first} " in message(config, "RW087")
+
+
+def test_108_classes_with_an_offset_of_their_own_ignore_the_padding_token():
+    for model_type in ("mpnet", "opt", "bart"):
+        config = {"model_type": model_type, "max_position_embeddings": 514, "pad_token_id": 0}
+        assert resolve(config).layers[0].details["row_of_first_position"] == 2
+    assert "RW026" in codes({"model_type": "roberta", "pad_token_id": -1})
+
+
 def test_112_alibi_of_heads_that_are_no_power_of_two():
     config = {"model_type": "mpt", "n_heads": 24, "attn_config": {"alibi": True}}
     assert resolve(config).layers[0].kind == "alibi"
@@ -528,3 +576,172 @@ def test_alpha_counts_for_the_classes_that_read_it():
     assert theta_of(dynamic) == pytest.approx(1e4)
     assert dynamic.variants
     assert "RW004" in codes({"model_type": "llama", **sizes})
+
+
+@pytest.mark.parametrize(
+    ("model_type", "sections", "axes"),
+    [
+        ("cosmos3_edge_text", None, "THW" * 20 + "TTTT"),
+        ("cosmos3_edge_text", [16, 24, 24], "THW" * 21 + "T"),
+        ("qwen2_vl_text", None, "T" * 16 + "H" * 24 + "W" * 24),
+    ],
+)
+@pytest.mark.parametrize("flag", [None, True, False])
+def test_36_102_the_class_orders_its_axes(model_type, sections, axes, flag):
+    """Rotary classes of transformers 5.24: none of them reads mrope_interleaved."""
+    block: dict = {"rope_type": "default", "rope_theta": 1e6}
+    if sections is not None:
+        block["mrope_section"] = sections
+    if flag is not None:
+        block["mrope_interleaved"] = flag
+    config = {"model_type": model_type, "head_dim": 128, "rope_parameters": block}
+    config = {**config, "hidden_size": 1024, "num_attention_heads": 8}
+    assert resolve(config).layers[0].axes == axes
+    contradicts = flag is not None and flag != axes.startswith("THW")
+    assert ("RW076" in codes(config)) == contradicts
+
+
+@pytest.mark.parametrize("name", ["Qwen3VLText", "Cosmos3EdgeText", "HYV4VLText", "Qwen4ExpText"])
+@pytest.mark.parametrize("flag", [None, False])
+def test_36_102_axes_are_those_of_the_running_class(name, flag):
+    """One position of three is moved by one; the lanes that turn are that axis's."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    import importlib
+
+    config = getattr(transformers, f"{name}Config")()
+    sections = {"qwen4_exp_text": [11, 11, 10], "hy_v4_vl_text": [12, 10, 10]}
+    share = {"partial_rotary_factor": 0.25} if name == "Qwen4ExpText" else {}
+    block = {"rope_type": "default", "rope_theta": 1e4, **share}
+    block["mrope_section"] = sections.get(config.model_type, [24, 20, 20])
+    if flag is not None:
+        block["mrope_interleaved"] = flag
+    config.rope_parameters = block
+    family = config.model_type.removesuffix("_text")
+    module = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
+    kind = next(
+        c for n, c in vars(module).items() if n.endswith("RotaryEmbedding") and "Vision" not in n
+    )
+    rotary, still = kind(config), torch.zeros(3, 1, 1, dtype=torch.long)
+    turned = []
+    for axis in range(3):
+        where = still.clone()
+        where[axis] = 1
+        sines = rotary(torch.zeros(1, 1, 8), where)[1].flatten()
+        turned.append(sines[: len(sines) // 2] != 0)
+    ran = "".join("THW"[[bool(t[i]) for t in turned].index(True)] for i in range(len(turned[0])))
+    resolved = resolve({**config.to_dict(), "rope_parameters": block})
+    assert {g.axes for g in resolved.layers if g.kind == "rotary"} == {ran}
+
+
+def test_36_sections_for_a_class_of_one_axis():
+    block = {"rope_type": "default", "mrope_section": [16, 24, 24]}
+    llama = {"model_type": "llama", "head_dim": 128, "rope_scaling": block}
+    assert "every pair by one position" in message(llama, "RW075")
+    assert "RW075" not in codes({**llama, "model_type": "qwen2_5_vl_text"})
+    assert "RW075" not in codes({**llama, "model_type": "of_its_own"})
+    assert "RW075" not in codes({**llama, "model_type": "hunyuan_vl_text"})
+
+
+@pytest.mark.parametrize(
+    ("model_type", "key", "value", "contradicts"),
+    [
+        ("glm_moe_dsa", "rope_interleave", False, True),
+        ("glm_moe_dsa", "indexer_rope_interleave", False, True),
+        ("glm_moe_dsa", "indexer_rope_interleave", True, False),
+        ("deepseek_v32", "indexer_rope_interleave", True, True),
+        ("deepseek_v32", "indexer_rope_interleave", False, False),
+        ("llama", "rope_interleaved", True, True),
+        ("deepseek_v3", "rope_interleave", False, False),
+        ("of_its_own", "rope_interleave", True, False),
+    ],
+)
+def test_75_a_flag_of_layout_that_the_class_does_not_read(model_type, key, value, contradicts):
+    """transformers 5.24: GLM-5's indexer interleaves, DeepSeek-V3.2's halves, without a key."""
+    config = {"model_type": model_type, "index_head_dim": 128, key: value}
+    assert ("RW077" in codes(config)) == contradicts
+    usual = {"model_type": model_type, "index_head_dim": 128}
+    if contradicts:
+        assert ("RW049" in codes(config)) == ("RW049" in codes(usual))
+        assert resolve(config).layers[0].layout == resolve(usual).layers[0].layout
+
+
+def test_36_every_class_with_sections_is_known_to_have_axes():
+    """Else a multimodal model would be read as one of a single axis, without a word."""
+    transformers = pytest.importorskip("transformers")
+    from pathlib import Path
+
+    from ropewalk.configs.architectures import facts
+
+    models = Path(transformers.__file__).parent / "models"
+    files = [f for f in models.glob("*/modeling_*.py") if "mrope_section" in f.read_text("utf-8")]
+    assert len(files) >= 20
+    for file in files:
+        name = file.parent.name
+        rows = [facts(t).row for t in (f"{name}_text", name)]
+        assert any("order" in row or "axes_rule" in row for row in rows), name
+
+
+def test_36_rows_and_columns_in_turns():
+    """NeoMME: even pairs turn by the row, odd ones by the column."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    from transformers.models.neomme.modeling_neomme import NeoMMERotaryEmbedding
+
+    config = transformers.NeoMMEConfig()
+    rotary = NeoMMERotaryEmbedding(config)
+    for group in resolve(config.to_dict()).layers:
+        kind = config.layer_types[group.layers[0]]
+        for axis, letter in enumerate("HW"):
+            where = torch.zeros(2, 1, 1, dtype=torch.long)
+            where[axis] = 1
+            sines = rotary(torch.zeros(1, 1, 8), where, kind)[1].flatten()
+            turned = (sines[: len(sines) // 2] != 0).tolist()
+            assert turned == [a == letter for a in group.axes or ""]
+
+
+SMOLLM3 = {"model_type": "smollm3", "hidden_size": 2048, "num_attention_heads": 16}
+OF_GPT_OSS = {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096}
+
+
+@pytest.mark.parametrize(
+    ("layers", "keys"),
+    [
+        (9, {"no_rope_layer_interval": 3}),
+        (8, {"no_rope_layers": [1] * 8}),
+        (8, {}),
+        (8, {"no_rope_layers": [1, 1, 1, 0, 1, 1, 1, 0]}),
+    ],
+)
+def test_65_llama_cpp_has_one_rule_for_layers_that_stand(layers, keys):
+    config = {**SMOLLM3, "num_hidden_layers": layers, **keys}
+    built_in = not keys or keys == {"no_rope_layers": [1, 1, 1, 0] * 2}
+    reading = read_as("llama.cpp", config)
+    assert ("RW100" in {f.code for f in reading.findings}) == (not built_in)
+    off = [i for g in reading.resolved.layers if g.kind == "none" for i in g.layers]
+    assert off == [i for i in range(layers) if (i + 1) % 4 == 0]
+    if built_in:
+        assert emit(resolve(config), "llama.cpp")
+    else:
+        with pytest.raises(ValueError, match="but every fourth"):
+            emit(resolve(config), "llama.cpp")
+
+
+@pytest.mark.parametrize("truncate", [True, False, None])
+def test_117_llama_cpp_rounds_the_ramp(truncate):
+    """gpt-oss: 8.0928 … 17.3980 becomes 8 … 18, which moves pair 17."""
+    block = {**OF_GPT_OSS, **({} if truncate is None else {"truncate": truncate})}
+    config = {"model_type": "qwen2", "head_dim": 64, "rope_theta": 150000, "rope_scaling": block}
+    reading = read_as("llama.cpp", {**config, "max_position_embeddings": 131072})
+    found = {f.code for f in reading.findings}
+    assert ("RW100" in found) == (truncate is False)
+    mine, theirs = (r.layers[0].inv_freq for r in (resolve(config), reading.resolved))
+    assert (mine[17] == theirs[17]) == (truncate is not False)
+
+
+@pytest.mark.parametrize("model_type", ["gptj", "codegen", "roformer"])
+def test_37_a_theta_that_no_key_changes(model_type):
+    told = resolve({"model_type": model_type, "rope_theta": 5e5}).findings
+    assert any("remove it" in f.remedy for f in told if f.code == "RW012")
+    other = resolve({"model_type": "llama", "rotary_emb_base": 5e5}).findings
+    assert any(f.remedy == "write it as rope_theta" for f in other if f.code == "RW012")

@@ -531,3 +531,37 @@ def test_two_spectra_turn_one_after_the_other():
     rerotate_cache(cache, [halves], [others], phases="integer")
     expected = rotate(rotate(k, p, others[0]), p, others[1])
     torch.testing.assert_close(cache.layers[0].keys, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["DeepseekV3", "DeepseekV2"])
+@pytest.mark.parametrize("rank", [16, 12, 8])
+def test_latents_of_any_width_are_left_alone(kind, rank):
+    """A latent as wide as a head (8 + 8 lanes) or as its rotating part is no key that turns."""
+    import transformers
+
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=32,
+        moe_intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        kv_lora_rank=rank,
+        q_lora_rank=16,
+        qk_rope_head_dim=8,
+        qk_nope_head_dim=8,
+        v_head_dim=8,
+        first_k_dense_replace=1,
+    )
+    model = getattr(transformers, f"{kind}Model")(config).eval()
+    ids = torch.randint(3, 64, (1, 20))
+    moved, anew = (transformers.DynamicCache(config=config) for _ in range(2))
+    with torch.no_grad():
+        model(ids, cache=moved)
+        shift_cache(moved, model, drop=4)
+        model(ids[:, 4:], cache=anew)
+    for part in ("keys", "values"):
+        got, wanted = (getattr(c.layers[0], part) for c in (moved, anew))
+        assert (got - wanted).abs().max() < 1e-5 * wanted.abs().max()

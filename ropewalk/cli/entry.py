@@ -28,16 +28,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         complain("stopped")
         return 130
     except SystemExit as error:  # a file of one's own, or a library: commands return a status
+        if isinstance(error.__context__, BrokenPipeError):  # the parser leaves so, and rich
+            return _nobody_reads()
         complain(f"something that was loaded left the program: SystemExit {error.code!r}")
         return UNUSABLE
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        return _nobody_reads()
     except Exception as error:
         if os.environ.get("ROPEWALK_TRACEBACK"):
             raise
         complain(_words(error))
         return UNUSABLE
+
+
+def _nobody_reads() -> int:
+    """The status of a program whose reader is gone, as ``| head`` goes; Python's own flush at the
+    end is kept from failing on it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141
 
 
 def _command(given: list[str]) -> Callable[[], int]:

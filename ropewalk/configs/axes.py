@@ -20,11 +20,14 @@ def axes_of(reader: Reader, own: Parameters, lane: Lanes, rotation: Rotation) ->
     rule = reader.facts.row.get("axes_rule") or ("2d" if rotation.kind.value == "axial" else None)
     if rule in ("2d", "apart", "pixtral", "normalised", "3d", "whole"):
         return _image(reader, own, lane, rotation, rule)
+    if rule == "turns":
+        return Value("HW" * (lane.pairs // 2), CLASS_DEFAULT) if lane.pairs % 2 == 0 else None
     return _sections(reader, own, lane)
 
 
 def _sections(reader: Reader, own: Parameters, lane: Lanes) -> Value | None:
     given = next((own[k] for k in SECTION_KEYS if k in own and own[k].value), None)
+    _tell_unread(reader, given)
     if given is None:
         usual = reader.facts.row.get("sections")
         if not usual or sum(usual) != lane.pairs:
@@ -71,11 +74,46 @@ def _sizes(reader: Reader, given: Value) -> list[int] | None:
     return sizes
 
 
+def _tell_unread(reader: Reader, given: Value | None) -> None:
+    """Sections for a class that turns every pair by one position."""
+    row = reader.facts.row
+    if given is None or row.get("kind") != "rotary" or "order" in row:
+        return
+    reader.notes.add(
+        findings.SECTIONS_UNREAD,
+        given,
+        key=given.source_key,
+        sections=given.value,
+        model_type=reader.facts.model_type,
+    )
+
+
+def _order(reader: Reader, own: Parameters) -> str | None:
+    """How the axes follow each other: the class decides where there is one, else the file."""
+    known, flag = reader.facts.row.get("order"), own.get("mrope_interleaved")
+    if flag is None or not isinstance(flag.value, bool):
+        return known
+    said = "interleaved" if flag.value else "blocks"
+    if known is None or (known == said):
+        return said
+    if flag.value or known == "interleaved":
+        reader.notes.add(
+            findings.ORDER_UNREAD,
+            flag,
+            key=flag.source_key,
+            value=flag.value,
+            said=_ORDERS[said],
+            model_type=reader.facts.model_type,
+            used=_ORDERS[known],
+        )
+    return known
+
+
+_ORDERS = {"interleaved": "in turns", "blocks": "in blocks", "ernie": "height and width in turns"}
+
+
 def _ordered(reader: Reader, own: Parameters, sizes: list[int]) -> str:
-    order = reader.facts.row.get("order")
-    flag = own.get("mrope_interleaved")
-    if flag is not None and isinstance(flag.value, bool):
-        order = "interleaved" if flag.value else "blocks"
+    order = _order(reader, own)
     if own.get("xdrope_section") is not None or len(sizes) == 4:
         return blocks(sizes, "PWHT")
     if order == "ernie" and len(sizes) == 3:

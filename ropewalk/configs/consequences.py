@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 
 from ropewalk.configs.findings import behaviour, lanes, layers
+from ropewalk.configs.layouts import LAYOUTS, tell_layout_unread
 from ropewalk.configs.parameters import Parameters
 from ropewalk.configs.plan import Plan
 from ropewalk.configs.reader import Reader
@@ -123,7 +124,11 @@ def _indexer(reader: Reader, rotations: dict[str, Rotation]) -> None:
     if reader.raw("index_head_dim") is None and reader.facts.row.get("indexer") is None:
         return
     flag = reader.flag("indexer_rope_interleave")
-    own = {True: "interleaved", False: "half", None: reader.facts.row.get("indexer")}[flag]
+    own = reader.facts.row.get("indexer")
+    if flag is not None and own is not None:
+        tell_layout_unread(reader, "indexer_rope_interleave", flag, own, " in its indexer")
+    elif flag is not None:
+        own = LAYOUTS[flag]
     used = next((r.spectrum.layout for r in rotations.values() if r.spectrum), None)
     if own and used and own != used:
         reader.notes.add(lanes.TWO_LAYOUTS, None, layout=used, indexer=own)

@@ -44,9 +44,25 @@ def for_vllm(text: Resolved) -> Config:
     return {"hf_overrides": overrides, "flags": flags}
 
 
+FOURTHS = frozenset(["smollm3", "llama4_text"])
+"""Types of which llama.cpp has it built in that every fourth layer stands still."""
+
+
+def rotating_fourths(count: int) -> set[int]:
+    """The layers of ``count`` that rotate where every fourth does not."""
+    return {i for i in range(count) if (i + 1) % 4}
+
+
 def for_llama_cpp(text: Resolved) -> Config:
     """Flags of the command line, and the metadata keys of a GGUF file."""
     group = _main(text, "llama.cpp")
+    count = sum(len(own.layers) for own in text.layers)
+    turned = {i for own in text.layers if own.kind == "rotary" for i in own.layers}
+    if text.model_type in FOURTHS and turned != rotating_fourths(count):
+        raise ValueError(
+            f"llama.cpp rotates all layers of {text.model_type} but every fourth, and GGUF has no "
+            "key for others; run it with transformers, vLLM or MLX"
+        )
     kind, given = group.rope_type, group.parameters
     if kind not in ("default", "linear", "yarn", "longrope", "llama3"):
         raise ValueError(f"llama.cpp has no scaling of rope_type {kind}")

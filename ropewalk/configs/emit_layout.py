@@ -10,7 +10,7 @@ from __future__ import annotations
 from ropewalk.configs.architectures import facts, mlx_reads_traditional
 from ropewalk.configs.emit_transformers import Config, rotating
 from ropewalk.configs.findings.lanes import CONVERTED
-from ropewalk.configs.lanes import LAYOUTS, RECORD
+from ropewalk.configs.layouts import LAYOUTS, RECORD
 from ropewalk.configs.resolved import LayerGroup, Resolved
 
 KEYS = frozenset(("rope_interleave", "rope_traditional"))

@@ -7,21 +7,20 @@ the frequencies that it would use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ropewalk.configs.architectures import facts
 from ropewalk.configs.diff import diff
 from ropewalk.configs.findings import Finding
-from ropewalk.configs.findings.engines import BY_CAPACITY, READS_OTHERWISE, REFUSES
-from ropewalk.configs.findings.finding import ORDER, Kind
+from ropewalk.configs.findings.engines import READS_OTHERWISE, REFUSES
+from ropewalk.configs.findings.finding import ORDER
+from ropewalk.configs.readings import BLOCKS, RULES, Config
 from ropewalk.configs.resolve import resolve
-from ropewalk.configs.resolved import LayerGroup, Resolved
+from ropewalk.configs.resolved import LayerGroup, Resolved, ranges
 
 ENGINES = ("transformers4", "transformers5", "vllm", "llama.cpp", "mlx")
-Config = dict[str, Any]
-BLOCKS = ("rope_parameters", "rope_scaling")
 
 
 @dataclass(frozen=True)
@@ -36,23 +35,6 @@ class Reading:
     def refused(self) -> bool:
         """Whether the engine cannot do it at all."""
         return any(finding.code == REFUSES.code for finding in self.findings)
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One known reading.
-
-    Args:
-        applies: whether it concerns these layers and this block of keys.
-        change: the block as the engine understands it; None if it refuses.
-        kind: of the finding.
-        words: for the message: what, why, remedy.
-    """
-
-    applies: Callable[[LayerGroup, Mapping[str, Any]], bool]
-    change: Callable[[LayerGroup, Config], Config | None]
-    kind: Kind
-    words: Mapping[str, str]
 
 
 def read_as(engine: str, config: Mapping[str, Any]) -> Reading:
@@ -132,33 +114,6 @@ def _words(group: LayerGroup) -> dict[str, Any]:
     }
 
 
-def _edited(config: Config, edit: Callable[[Config], Config]) -> Config:
-    """The config with ``edit`` applied to its blocks, nested ones each."""
-    result = dict(config)
-    for name in BLOCKS:
-        block = result.get(name)
-        if not isinstance(block, Mapping) or not block:
-            continue
-        if any(isinstance(v, Mapping) for v in block.values()):
-            nested = {k: edit(dict(v)) if isinstance(v, Mapping) else v for k, v in block.items()}
-            result[name] = nested
-        else:
-            result[name] = edit(dict(block))
-    return result
-
-
-def _without(*keys: str) -> Callable[[LayerGroup, Config], Config]:
-    def change(group: LayerGroup, config: Config) -> Config:
-        del group
-        return _edited(config, lambda b: {k: v for k, v in b.items() if k not in keys})
-
-    return change
-
-
-def _refuse(group: LayerGroup, config: Config) -> None:
-    del group, config
-
-
 def _old_keys(
     config: Config, rotating: list[LayerGroup], prefix: str
 ) -> tuple[Config, list[Finding]]:
@@ -170,10 +125,10 @@ def _old_keys(
     if _same(config, rest):
         return rest, []
     theirs = [g for g in resolve(rest).layers if g.kind == "rotary"]
-    ours, other = rotating[0], (theirs or rotating)[0]
-    what = f"theta={other.theta:g}, {other.rope_type} in place of theta={ours.theta:g}, " + str(
-        ours.rope_type
-    )
+    ours, other = _first_unlike(rotating, theirs or rotating)
+    what = f"{_summary(other)} in place of {_summary(ours)}"
+    if len(rotating) > 1:
+        what += f" in layers {ranges(ours.layers)}"
     why = "it does not know rope_parameters and takes the class default"
     remedy = "write rope_theta and rope_scaling beside it (ropewalk emit --for transformers)"
     finding = READS_OTHERWISE.finding(
@@ -182,132 +137,15 @@ def _old_keys(
     return rest, [finding]
 
 
-def _ratio_as_factor(group: LayerGroup, config: Config) -> Config:
-    """YaRN's factor as max ÷ original, as transformers before 5 computed it."""
-    length, original = config.get("max_position_embeddings"), group.parameters.get(_ORIGINAL)
-    if not isinstance(length, int) or not original or length < original:
-        return config
-    ratio = length / original
-    return _edited(config, lambda b: {**b, "factor": ratio} if "factor" in b else b)
+def _first_unlike(
+    ours: list[LayerGroup], theirs: list[LayerGroup]
+) -> tuple[LayerGroup, LayerGroup]:
+    """The first two groups of the same layers that do not turn alike."""
+    pairs = [(a, b) for a in ours for b in theirs if set(a.layers) & set(b.layers)]
+    unlike = (pair for pair in pairs if pair[0].inv_freq != pair[1].inv_freq)
+    return next(unlike, (pairs or [(ours[0], theirs[0])])[0])
 
 
-def _constant_theta(group: LayerGroup, config: Config) -> Config:
-    """One theta for every length, that of factor × the original one."""
-    length = next(v.above for v in group.variants)
-    factor = float(group.parameters["factor"])
-    scale = factor * factor - (factor - 1)
-    dim = group.rotary_dim
-    theta = float(group.theta or 1.0) * scale ** (dim / (dim - 2))
-    plain = _edited(config, lambda _: {"rope_type": "default", "rope_theta": theta})
-    return {**plain, "rope_theta": theta, "max_position_embeddings": length}
-
-
-_ORIGINAL = "original_max_position_embeddings"
-
-
-def _is(*kinds: str) -> Callable[[LayerGroup, Mapping[str, Any]], bool]:
-    return lambda group, _: group.rope_type in kinds
-
-
-def _yarn_with(key: str) -> Callable[[LayerGroup, Mapping[str, Any]], bool]:
-    return lambda group, given: group.rope_type == "yarn" and key in given
-
-
-_NO_ATTN_FACTOR = Rule(
-    lambda g, _: (
-        g.provenance.get("attention_factor") is not None
-        and str(g.provenance["attention_factor"].key).endswith("attn_factor")
-    ),
-    _without("attn_factor"),
-    READS_OTHERWISE,
-    {
-        "what": "the usual attention factor in place of {attention}",
-        "why": "it does not know attn_factor",
-        "remedy": "write attention_factor={attention}",
-    },
-)
-_NO_ATTENTION_FACTOR = Rule(
-    _yarn_with("attention_factor"),
-    _without("attention_factor"),
-    READS_OTHERWISE,
-    {
-        "what": "the usual attention factor in place of {attention}",
-        "why": "versions until 2026 drop attention_factor",
-        "remedy": "use a version that reads it, or write attn_factor where the engine multiplies",
-    },
-)
-
-RULES: dict[str, tuple[Rule, ...]] = {
-    "transformers4": (
-        _NO_ATTN_FACTOR,
-        Rule(
-            _is("yarn"),
-            _ratio_as_factor,
-            READS_OTHERWISE,
-            {
-                "what": "another factor than {factor}",
-                "why": "with original_max_position_embeddings it takes "
-                "max_position_embeddings ÷ original (huggingface/transformers#38224)",
-                "remedy": "set max_position_embeddings to factor × original",
-            },
-        ),
-    ),
-    "transformers5": (_NO_ATTN_FACTOR,),
-    "vllm": (
-        _NO_ATTENTION_FACTOR,
-        Rule(
-            lambda g, _: g.rope_type == "dynamic" and bool(g.variants),
-            _constant_theta,
-            READS_OTHERWISE,
-            {
-                "what": "one theta for every length",
-                "why": "its dynamic scaling takes factor² − (factor − 1) at any length "
-                "(vllm-project/vllm#3488)",
-                "remedy": "use rope_type yarn, or keep texts within the original length",
-            },
-        ),
-        Rule(_is("longrope"), lambda _, c: c, BY_CAPACITY, {"original": "{original}"}),
-    ),
-    "llama.cpp": (
-        Rule(
-            lambda g, _: g.rope_type == "dynamic" and bool(g.variants),
-            _refuse,
-            REFUSES,
-            {
-                "what": "has no dynamic scaling",
-                "remedy": "use rope_type yarn or linear (ropewalk extend --method yarn)",
-            },
-        ),
-        _NO_ATTENTION_FACTOR,
-        Rule(_is("longrope"), lambda _, c: c, BY_CAPACITY, {"original": "{original}"}),
-    ),
-    "mlx": (
-        Rule(
-            lambda g, _: g.rope_type == "dynamic" and bool(g.variants),
-            _refuse,
-            REFUSES,
-            {
-                "what": "has no dynamic scaling (default, linear, llama3, yarn, longrope)",
-                "remedy": "use rope_type yarn or linear (ropewalk extend --method yarn)",
-            },
-        ),
-        _NO_ATTENTION_FACTOR,
-        _NO_ATTN_FACTOR,
-        Rule(
-            lambda g, _: (
-                g.rope_type == "default"
-                and g.provenance["rotary_dim"].source == "class default"
-                and g.rotary_dim < g.head_dim
-            ),
-            lambda g, c: {**c, "partial_rotary_factor": 1.0},
-            READS_OTHERWISE,
-            {
-                "what": "a rotation of every lane",
-                "why": "it does not know the class's partial_rotary_factor "
-                "(ml-explore/mlx-lm#1698)",
-                "remedy": "write partial_rotary_factor into the file",
-            },
-        ),
-    ),
-}
-"""engine → its known readings, each with where it is known from."""
+def _summary(group: LayerGroup) -> str:
+    theta = "none" if group.theta is None else f"{group.theta:g}"
+    return f"theta={theta}, {group.rope_type}"

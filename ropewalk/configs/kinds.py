@@ -5,7 +5,7 @@ from __future__ import annotations
 from ropewalk.configs.context import declared_of
 from ropewalk.configs.findings import Notes, behaviour, layers
 from ropewalk.configs.parameters import BLOCKS, THETA_KEYS
-from ropewalk.configs.reader import Reader
+from ropewalk.configs.reader import Reader, whole
 from ropewalk.configs.resolved import Context, LayerGroup
 from ropewalk.configs.value import ASSUMED, CLASS_DEFAULT, Value
 
@@ -110,13 +110,13 @@ def _tell_heads(reader: Reader, heads: Value) -> None:
 
 def _table(reader: Reader, declared: Value | None) -> dict[str, object]:
     """A learned table: the row of position 0, and how many tokens fit."""
-    first = reader.facts.row.get("row_of_first", 0)
+    first = _first_row(reader)
     spare = reader.facts.row.get("spare_rows", 0)
     if not first:
         return {"row_of_first_position": 0}
     length = None if declared is None else declared.value
     rows = None if length is None else length + spare
-    tokens = None if rows is None else rows - first
+    tokens = None if rows is None else max(0, rows - first)
     reader.notes.add(
         behaviour.TABLE_OFFSET,
         declared,
@@ -125,6 +125,15 @@ def _table(reader: Reader, declared: Value | None) -> dict[str, object]:
         tokens="fit" if tokens is None else tokens,
     )
     return {"row_of_first_position": first, "rows": rows, "tokens": tokens}
+
+
+def _first_row(reader: Reader) -> int:
+    """The row of position 0; some classes count from the row behind that of the padding token."""
+    usual = reader.facts.row.get("row_of_first", 0)
+    key = reader.facts.row.get("row_after")
+    given = None if key is None else reader.raw(key)
+    read = None if given is None else whole(given, reader.notes, at_least=0)
+    return usual if read is None else read.value + 1
 
 
 def _buckets(reader: Reader) -> dict[str, object]:

@@ -6,17 +6,13 @@ from dataclasses import dataclass
 
 from ropewalk.configs.findings import lanes as findings
 from ropewalk.configs.findings import numbers
+from ropewalk.configs.layouts import layout_of
 from ropewalk.configs.parameters import ALL, PARTIAL, Parameters
 from ropewalk.configs.reader import WIDEST_HEAD, Reader, number, whole
 from ropewalk.configs.value import ASSUMED, CLASS_DEFAULT, Value
 
 ASSUMED_HEAD = 128
 """The commonest width, taken where a fragment of a config says nothing; it is told."""
-
-LAYOUTS = {True: "interleaved", False: "half"}
-
-RECORD = "ropewalk_layout"
-"""The key in which ``ropewalk convert`` says how the weights pair lanes, where nothing else can."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +49,7 @@ class Lanes:
 def lanes_of(reader: Reader, label: str, own: Parameters) -> Lanes:
     """The lanes of the layers with ``label``."""
     span = _span(reader, label)
-    layout = _layout(reader)
+    layout = layout_of(reader)
     rope = reader.size("qk_rope_head_dim")
     stated = rope is not None and rope.key is not None
     if rope is not None and (span == "qk_rope_head_dim" or (stated and not span)):
@@ -82,48 +78,6 @@ def _type(own: Parameters) -> str | None:
 def _span(reader: Reader, label: str) -> str:
     spans = reader.facts.row.get("span") or {}
     return spans.get(label) or spans.get(ALL) or ""
-
-
-def _layout(reader: Reader) -> Value:
-    """How the weights pair lanes: as a conversion recorded, or else as the model's class does."""
-    usual = _usual_layout(reader)
-    recorded = reader.raw(RECORD)
-    if recorded is None:
-        return usual
-    if recorded.value not in LAYOUTS.values():
-        reader.notes.add(
-            numbers.WRONG_TYPE,
-            recorded,
-            key=RECORD,
-            value=recorded.value,
-            expected='"half" or "interleaved"',
-        )
-        return usual
-    if recorded.value != usual.value:
-        reader.notes.add(
-            findings.CONVERTED,
-            recorded,
-            layout=recorded.value,
-            usual=usual.value,
-            model_type=reader.facts.model_type or "this model",
-        )
-    return recorded
-
-
-def _usual_layout(reader: Reader) -> Value:
-    stated = reader.store.get("@layout")
-    if stated is not None:
-        return stated
-    key = reader.facts.row.get("layout_key")
-    if key and (flag := reader.flag(key)) is not None:
-        return Value(LAYOUTS[flag], f"file:{key}")
-    known = reader.facts.row.get("layout")
-    if known:
-        return Value(known, CLASS_DEFAULT)
-    for name in ("rope_interleave", "rope_interleaved", "rotary_emb_interleaved", "interleaved"):
-        if (flag := reader.flag(name)) is not None:
-            return Value(LAYOUTS[flag], f"file:{name}")
-    return Value("half", ASSUMED)
 
 
 def _latent(reader: Reader, own: Parameters, rope: Value, layout: Value) -> Lanes:

@@ -97,15 +97,13 @@ class Parameter:
         if default is not None and needed:
             return Value(default, "class default")
         if declared is not None and needed:
-            factor = self.positive("factor")
-            window = None if factor is None else round(declared.value * factor.value)
             self.notes.add(
                 lengths.ORIGINAL_MISSING,
                 block_key(self.kind),
                 rope_type=self.kind.value,
                 declared_key=declared.source_key,
                 declared=declared.value,
-                window=window if window is not None else "unknown",
+                effect=self._effect(declared.value),
             )
             return Value(declared.value, ASSUMED)
         if needed:
@@ -113,6 +111,14 @@ class Parameter:
                 spelling.MISSING_KEY, block_key(self.kind), rope_type=self.kind.value, key=ORIGINAL
             )
         return None
+
+    def _effect(self, length: int) -> str:
+        """What comes of ``length`` in the place of the original one."""
+        if self.kind.value == "llama3":
+            return "decides which pairs are divided and which are kept"
+        factor = self.positive("factor")
+        window = "unknown" if factor is None else round(length * factor.value)
+        return f"makes the window {window}"
 
     def divisors(self, key: str, pairs: int) -> tuple[float, ...] | None:
         """A list with a number for each pair."""

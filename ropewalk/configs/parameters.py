@@ -245,6 +245,9 @@ def _tell_stranger(
     if used is not None and _same_number(used, value):
         return
     lacking = reader.facts.lacking(next(iter(sets)), what)
+    remedy = f"write it as {own[0] if own else f'rope_parameters.{what}'}"
+    if not reader.facts.goes_to:
+        remedy = "remove it: the class has a constant of its own, which no key changes"
     reader.notes.add(
         spelling.ELSEWHERE,
         value,
@@ -253,7 +256,7 @@ def _tell_stranger(
         model_type=reader.facts.model_type,
         what=what,
         used=used.value if used is not None else lacking if lacking is not None else "not stated",
-        right=own[0] if own else f"rope_parameters.{what}",
+        remedy=remedy,
     )
 
 

@@ -82,19 +82,28 @@ def type_of(reader: Reader, own: Parameters) -> Value:
     name = str(given.value)[:60]
     meant = _meant(reader, name, own)
     if meant not in KEYS:
-        close = difflib.get_close_matches(name, [*KEYS, *ALIASES], n=1, cutoff=0.6)
+        close = difflib.get_close_matches(name.lower(), [*KEYS, *ALIASES], n=1, cutoff=0.6)
         hint = f" (did you mean {close[0]}?)" if close else ""
         reader.notes.add(spelling.UNKNOWN_TYPE, given, rope_type=name, hint=hint)
         return Value("default", given.source)
     if meant != name and name in ALIASES and name not in ("none", "mrope"):
-        known = {"alpha": "a fixed alpha"}.get(meant, meant)
-        reader.notes.add(spelling.ALIAS, given, given=name, meant=known, how=HOW.get(name, ""))
+        how = HOW.get(name, "")
+        reader.notes.add(spelling.ALIAS, given, given=name, how=how, **_in_words(meant))
     if meant != name and name in ALIASES and not _takes(reader, name):
         model = reader.facts.model_type
-        reader.notes.add(spelling.ALIAS_UNREAD, given, given=name, model_type=model, meant=meant)
+        words = _in_words(meant)
+        reader.notes.add(spelling.ALIAS_UNREAD, given, given=name, model_type=model, **words)
     if name == "telechat3-yarn":
         own.setdefault("yarn_coefficient", Value(TELECHAT, given.source))
     return Value(meant, given.source)
+
+
+def _in_words(meant: str) -> dict[str, str]:
+    """What an alias means, and what to write in place of it."""
+    if meant == "alpha":
+        grown = "rope_theta = theta·alpha^(d/(d − 2)) for d rotated lanes"
+        return {"meant": "a fixed alpha", "right": f"rope_type=default and {grown}"}
+    return {"meant": meant, "right": f"rope_type={meant}"}
 
 
 def _untyped(own: Parameters) -> Value:
@@ -110,26 +119,20 @@ def _reads_alpha(reader: Reader) -> bool:
     return not reader.facts.known or name.startswith(("hunyuan", "hy_"))
 
 
-OWN_NAMES = {
-    "su": ("phi",),
-    "phi3": ("phi",),
-    "mrope": ("qwen", "glm", "ernie", "paddle"),
-    "xdrope": ("hunyuan", "hy_"),
-    "ntk_alpha": ("hunyuan", "hy_"),
-    "telechat3-yarn": ("telechat",),
-    "none": ("",),
+REPLACED = {
+    "su": frozenset(["phi3", "phi4_multimodal"]),
+    "mrope": frozenset(["qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"]),
+    "xdrope": frozenset(["hunyuan_vl", "hunyuan_vl_text"]),
+    "ntk_alpha": frozenset(["hunyuan_vl", "hunyuan_vl_text", "hunyuan_v1_dense", "hunyuan_v1_moe"]),
 }
-"""alias → how the names of the classes begin whose code replaces it."""
+"""alias → the classes of transformers 5.24 that replace it; others stop with a KeyError."""
 
 
 def _takes(reader: Reader, name: str) -> bool:
     """Whether the class replaces this alias; one of another library may."""
-    facts = reader.facts
-    if "probed" not in facts.row or "@dialect" in reader.store:
+    if "probed" not in reader.facts.row or "@dialect" in reader.store:
         return True
-    if name == "mrope" and (facts.row.get("sections") or facts.row.get("order")):
-        return True
-    return str(facts.model_type).startswith(OWN_NAMES.get(name, ("\0",)))
+    return reader.facts.model_type in REPLACED.get(name, frozenset())
 
 
 def _meant(reader: Reader, name: str, own: Parameters) -> str:

@@ -228,11 +228,12 @@ def _as_held(held: Held, old: Side, new: Side) -> tuple[str, Side, Side]:
     """Where the turned lanes of a layer are, and its sides as they are there.
 
     Latent attention (MLA) keeps latents that do not rotate as keys, and the rotated lanes, which
-    all heads share, as values.
+    all heads share, as values. Latents may be as wide as a head, so width alone tells nothing
+    where the turned lanes stand behind others.
     """
     keys, values, spectrum = held.layer.keys, held.layer.values, old.spectrum
     latent = values.shape[-3] == 1 and values.shape[-1] == spectrum.rotary_dim
-    if not latent or keys.shape[-1] == spectrum.head_dim:
+    if not latent or (keys.shape[-1] == spectrum.head_dim and not spectrum.lane_offset):
         return "keys", old, new
     return "values", _alone(old), _alone(new)
 

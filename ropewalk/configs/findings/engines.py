@@ -42,6 +42,30 @@ BY_CAPACITY = Kind(
         },
     },
 )
-KINDS = (READS_OTHERWISE, REFUSES, BY_CAPACITY)
-EXAMPLE_ENGINE = {"RW100": "vllm", "RW101": "llama.cpp", "RW102": "llama.cpp"}
+NEEDS_VERSION = Kind(
+    "RW103",
+    "info",
+    "A program must be new enough",
+    "{engine} knows {what} from version {version} on: {older}",
+    "use version {version} or newer; the file need not change",
+    {
+        "model_type": "llama",
+        "max_position_embeddings": 131072,
+        "rope_theta": 500000.0,
+        "rope_scaling": {
+            "rope_type": "llama3",
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8192,
+        },
+    },
+)
+KINDS = (READS_OTHERWISE, REFUSES, BY_CAPACITY, NEEDS_VERSION)
+EXAMPLE_ENGINE = {
+    "RW100": "vllm",
+    "RW101": "llama.cpp",
+    "RW102": "llama.cpp",
+    "RW103": "transformers4",
+}
 """The engine that shows each of them."""

@@ -127,6 +127,43 @@ CONVERTED = Kind(
     "run it where the layout can be told, or convert it back with ropewalk convert --to {usual}",
     {"model_type": "llama", "ropewalk_layout": "interleaved"},
 )
+SECTIONS_UNREAD = Kind(
+    "RW075",
+    "warning",
+    "Sections of axes that the class does not read",
+    "{key}={sections}: {model_type} in transformers turns every pair by one position, whatever "
+    "the axes; programs that read the key, as is done here, split the pairs",
+    "take the model_type of the multimodal model, or remove the sections",
+    {
+        "model_type": "llama",
+        "rope_scaling": {"rope_type": "default", "mrope_section": [16, 24, 24]},
+    },
+)
+ORDER_UNREAD = Kind(
+    "RW076",
+    "warning",
+    "An order of axes that the class does not read",
+    "{key}={value} wants axes {said}, but {model_type} in transformers has them {used} whatever "
+    "it says, as here; text alone is the same under both, images are not",
+    "correct it, since other programs read it",
+    {
+        "model_type": "qwen3_vl_text",
+        "rope_parameters": {
+            "rope_type": "default",
+            "mrope_section": [24, 20, 20],
+            "mrope_interleaved": False,
+        },
+    },
+)
+LAYOUT_UNREAD = Kind(
+    "RW077",
+    "warning",
+    "A pair layout that the class does not read",
+    "{key}={value} wants {said} pairs{where}, but {model_type} in transformers turns {used} ones "
+    "whatever it says, as here",
+    "correct it, since other programs read it; or convert the weights (ropewalk convert)",
+    {"model_type": "glm_moe_dsa", "qk_rope_head_dim": 64, "rope_interleave": False},
+)
 KINDS = (
     PARTIAL_TWICE,
     PARTIAL_DISAGREES,
@@ -141,4 +178,7 @@ KINDS = (
     SCALED_IMAGE,
     SHARE_UNREAD,
     CONVERTED,
+    SECTIONS_UNREAD,
+    ORDER_UNREAD,
+    LAYOUT_UNREAD,
 )

@@ -9,7 +9,7 @@ ORIGINAL_MISSING = Kind(
     "warning",
     "The original length is missing",
     "rope_type={rope_type} needs original_max_position_embeddings; programs fill in "
-    "{declared_key}={declared}, which makes the window {window}",
+    "{declared_key}={declared}, which {effect}",
     "write original_max_position_embeddings: the length that the model was first trained at",
     {"max_position_embeddings": 131072, "rope_scaling": _YARN},
 )

@@ -59,7 +59,7 @@ ALIAS = Kind(
     "info",
     "Another name of a rope_type",
     "rope_type={given} is read as {meant}{how}",
-    "write rope_type={meant} where other programs shall read the file",
+    "write {right} where other programs shall read the file",
     {"rope_scaling": {"rope_type": "deepseek_yarn", **{k: _YARN[k] for k in list(_YARN)[1:]}}},
 )
 FLAT_FOR_NESTED = Kind(
@@ -105,7 +105,7 @@ ELSEWHERE = Kind(
     "warning",
     "A key for theta or the rotated share that this class does not read",
     "{key}={value} is not read by {model_type}; {what} is {used}",
-    "write it as {right}",
+    "{remedy}",
     {"model_type": "llama", "rotary_emb_base": 1000000.0, "max_position_embeddings": 4096},
 )
 ALIAS_UNREAD = Kind(
@@ -114,7 +114,7 @@ ALIAS_UNREAD = Kind(
     "A name of a rope_type that the class does not know",
     "rope_type={given} is not known to {model_type}, whose code stops when it builds frequencies; "
     "it is read here as {meant}",
-    "write rope_type={meant}",
+    "write {right}",
     {
         "model_type": "llama",
         "max_position_embeddings": 131072,

@@ -14,7 +14,7 @@ from ropewalk.models.auditing.by_length import check_crossing, check_far_neighbo
 from ropewalk.models.auditing.caching import check_cache
 from ropewalk.models.auditing.compare import rounding_of
 from ropewalk.models.auditing.expected import expected_layers
-from ropewalk.models.auditing.far import around, check_far, original_length
+from ropewalk.models.auditing.far import around, check_far, original_length, table_length
 from ropewalk.models.auditing.function_checks import check_functions
 from ropewalk.models.auditing.kinds import tables as kinds
 from ropewalk.models.auditing.lengths import check_lengths
@@ -23,7 +23,7 @@ from ropewalk.models.auditing.reader import Reader
 from ropewalk.models.auditing.report import Audit, Check
 from ropewalk.models.auditing.rotation import check_rotation
 from ropewalk.models.auditing.state import State, undisturbed
-from ropewalk.models.auditing.subject import Subject
+from ropewalk.models.auditing.subject import Subject, first_id
 from ropewalk.models.auditing.tables import check_factors, check_tables
 from ropewalk.spectra.arguments import check_int
 
@@ -76,7 +76,7 @@ def audit(
     resolved = resolve(config)
     length = original_length(resolved)
     chosen = (
-        around(length)
+        around(length, table_length(resolved))
         if lengths is None
         else tuple(check_int("lengths", n, at_least=8) for n in lengths)
     )
@@ -163,7 +163,9 @@ class _Steps:
         rounding = rounding_of(self.reader)
         if rounding.too_loud is not None:
             return [Check.skipped("results", rounding.too_loud)]
-        self.subject = Subject(self.reader, self.resolved, self.state, rounding)
+        self.state.restore()
+        first = first_id(self.reader, self.resolved)
+        self.subject = Subject(self.reader, self.resolved, self.state, rounding, first)
         return []
 
     def _of_results(self, check: Callable[[Subject], Check]) -> list[Check]:

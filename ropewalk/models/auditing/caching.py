@@ -49,8 +49,9 @@ def _ways(subject: Subject) -> list[tuple[str, tuple[int, ...], Tensor | None]]:
     """Ways to read a prompt in pieces."""
     one_by_one = (5, *(1,) * (SHORT - 5))
     ways: list[tuple[str, tuple[int, ...], Tensor | None]] = [("one by one", one_by_one, None)]
-    if subject.positions(torch.arange(1)) is not None:
-        ways.append(("with position_ids given", one_by_one, torch.arange(SHORT)))
+    where = subject.positions(torch.arange(SHORT))
+    if where is not None:
+        ways.append(("with position_ids given", one_by_one, where[0]))
     return [*ways, ("in chunks", (5, 2, 5), None)]
 
 

@@ -26,12 +26,22 @@ def original_length(resolved: Resolved) -> int:
     text = resolved.text()
     switches = [v.above for group in text.layers for v in group.variants]
     context = text.context
-    return min(switches, default=None) or context.native or context.declared or _USUAL
+    length = min(switches, default=None) or context.native or context.declared or _USUAL
+    return min(length, table_length(resolved) or length)
 
 
-def around(length: int) -> tuple[int, ...]:
-    """Lengths around ``length`` at which something may change."""
-    return tuple(n for n in (length - 1, length, length + 1, 2 * length) if 1 < n < _STEPS)
+def table_length(resolved: Resolved) -> int | None:
+    """How many tokens a learned table of positions serves; None without one."""
+    text = resolved.text()
+    held = [group for group in text.layers if group.kind == "learned"]
+    told = [n for group in held if isinstance(n := group.details.get("tokens"), int)]
+    return min(told, default=text.context.declared) if held else None
+
+
+def around(length: int, end: int | None = None) -> tuple[int, ...]:
+    """Lengths around ``length`` at which something may change, up to the ``end`` of a table."""
+    last = min(_STEPS - 1, end or _STEPS)
+    return tuple(n for n in (length - 1, length, length + 1, 2 * length) if 1 < n <= last)
 
 
 def check_far(

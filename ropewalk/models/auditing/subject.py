@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ropewalk.configs import Resolved
 from ropewalk.models.auditing.by_design import excused
-from ropewalk.models.auditing.compare import Rounding
+from ropewalk.models.auditing.compare import Rounding, difference
 from ropewalk.models.auditing.reader import Reader
 from ropewalk.models.auditing.report import Check
 from ropewalk.models.auditing.state import State
@@ -24,12 +24,17 @@ _RECURRENT = re.compile(r"mamba|ssm|recurrent|lightning|linear_attn|conv|deltane
 
 @dataclass(frozen=True)
 class Subject:
-    """A model under test: how to read with it, its config, what it was, and its rounding."""
+    """A model under test: how to read with it, its config, what it was, and its rounding.
+
+    ``first`` is the position id of the first token: 0, but a row of the table in models whose
+    ids are rows (RoBERTa).
+    """
 
     reader: Reader
     resolved: Resolved
     state: State
     rounding: Rounding
+    first: int = 0
 
     @property
     def allowed(self) -> float:
@@ -37,10 +42,11 @@ class Subject:
         return self.rounding.allowed
 
     def positions(self, *values: Tensor) -> Tensor | None:
-        """position_ids ``[batch, tokens]``, or None for a model that takes none."""
+        """position_ids ``[batch, tokens]`` of positions counted from 0, or None for a model that
+        takes none."""
         if "position_ids" not in self.reader.takes:
             return None
-        return torch.stack(values).to(self.reader.device)
+        return torch.stack(values).to(self.reader.device) + self.first
 
     @property
     def groups(self) -> tuple[Any, ...]:
@@ -51,6 +57,18 @@ class Subject:
     def scaling(self) -> str | None:
         """The rope_type by which frequencies depend on the length, if any does."""
         return next((g.rope_type for g in self.groups if g.variants), None)
+
+
+def first_id(reader: Reader, resolved: Resolved) -> int:
+    """The position id that the model itself gives to its first token: of 0 and the row of the
+    table that the config gives it, the one that changes results less."""
+    rows = {group.details.get("row_of_first_position", 0) for group in resolved.text().layers}
+    candidates = sorted({0, *rows})
+    if len(candidates) == 1 or "position_ids" not in reader.takes:
+        return 0
+    ids, where = reader.tokens(1, SHORT), torch.arange(SHORT, device=reader.device)[None]
+    plain = reader(ids).values
+    return min(candidates, key=lambda n: difference(reader(ids, where + n).values, plain))
 
 
 def pair(value: float, limit: float) -> dict[str, str]:

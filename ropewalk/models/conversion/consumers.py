@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ropewalk.configs.lanes import RECORD
+from ropewalk.configs.layouts import RECORD
 
 _FLAGS = {
     "interleaved": "interleaved=True, is_neox_style=False, traditional=True, GPT-J style",

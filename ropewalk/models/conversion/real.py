@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ropewalk.configs.lanes import RECORD
+from ropewalk.configs.layouts import RECORD
 from ropewalk.models.conversion import modules
 from ropewalk.models.conversion.plan import Layer, Plan
 from ropewalk.models.conversion.probe import Reader

@@ -8,7 +8,7 @@ from typing import Any
 
 from ropewalk.configs import Resolved, resolve
 from ropewalk.configs.architectures import facts
-from ropewalk.configs.lanes import LAYOUTS, RECORD
+from ropewalk.configs.layouts import LAYOUTS, RECORD
 
 
 def recorded(config: Mapping[str, Any], to: str) -> tuple[dict[str, Any], str | None]:
