@@ -223,10 +223,10 @@ apply_rotary_scripted = Scripted()
 class Again(Attention):
     """Rotates twice, by tables of its own each time."""
 
-    def forward(self, x: Tensor, *tables: Tensor) -> Tensor:
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, *others: Tensor) -> Tensor:
         q, k = self.split(self.q_proj(x)), self.split(self.k_proj(x))
-        q, k = spin(q, k, *tables[:2])
-        q, k = spin(q, k, *tables[2:])
+        q, k = spin(q, k, cos, sin)
+        q, k = spin(q, k, others[0], others[1])
         return q @ k.transpose(-1, -2)
 
 
