@@ -105,6 +105,18 @@ def _yarn_with(key: str) -> Callable[[LayerGroup, Mapping[str, Any]], bool]:
     return lambda group, given: group.rope_type == "yarn" and key in given
 
 
+def _by_length(group: LayerGroup, given: Mapping[str, Any]) -> bool:
+    """Whether frequencies follow the length of the text, as dynamic scaling has it."""
+    del given
+    return group.rope_type == "dynamic" and bool(group.variants)
+
+
+def _no_dynamic(what: str) -> Rule:
+    """Of an engine that has none."""
+    remedy = "use rope_type yarn or linear (ropewalk extend --method yarn)"
+    return Rule(_by_length, _refuse, REFUSES, {"what": what, "remedy": remedy})
+
+
 _NO_ATTN_FACTOR = Rule(
     lambda g, _: (
         g.provenance.get("attention_factor") is not None
@@ -158,7 +170,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "vllm": (
         _NO_ATTENTION_FACTOR,
         Rule(
-            lambda g, _: g.rope_type == "dynamic" and bool(g.variants),
+            _by_length,
             _constant_theta,
             READS_OTHERWISE,
             {
@@ -171,15 +183,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(_is("longrope"), lambda _, c: c, BY_CAPACITY, {"original": "{original}"}),
     ),
     "llama.cpp": (
-        Rule(
-            lambda g, _: g.rope_type == "dynamic" and bool(g.variants),
-            _refuse,
-            REFUSES,
-            {
-                "what": "has no dynamic scaling",
-                "remedy": "use rope_type yarn or linear (ropewalk extend --method yarn)",
-            },
-        ),
+        _no_dynamic("has no dynamic scaling"),
         Rule(
             lambda *_: True,
             _every_fourth,
@@ -204,15 +208,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(_is("longrope"), lambda _, c: c, BY_CAPACITY, {"original": "{original}"}),
     ),
     "mlx": (
-        Rule(
-            lambda g, _: g.rope_type == "dynamic" and bool(g.variants),
-            _refuse,
-            REFUSES,
-            {
-                "what": "has no dynamic scaling (default, linear, llama3, yarn, longrope)",
-                "remedy": "use rope_type yarn or linear (ropewalk extend --method yarn)",
-            },
-        ),
+        _no_dynamic("has no dynamic scaling (default, linear, llama3, yarn, longrope)"),
         _NO_ATTENTION_FACTOR,
         _NO_ATTN_FACTOR,
         Rule(

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.kernels.kinds import require_dense
+from ropewalk.kernels.memory import expanded
 
 
 def require_tensor(x: object, name: str = "x") -> None:
@@ -57,7 +58,7 @@ def require_own_memory(name: str, x: Tensor) -> None:
     Raises:
         ValueError: it is expanded.
     """
-    if any(stride == 0 and size > 1 for stride, size in zip(x.stride(), x.shape, strict=True)):
+    if expanded(x):
         raise ValueError(
             f"{name} of shape {tuple(x.shape)} is expanded: several places share one memory, so it "
             "cannot be written; use .contiguous()"

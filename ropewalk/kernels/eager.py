@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ropewalk.kernels.angles import tables_by_torch
 from ropewalk.kernels.copies import first_copies
-from ropewalk.kernels.memory import writable
+from ropewalk.kernels.memory import expanded, writable
 from ropewalk.kernels.plain import broadcast_tables, compute_dtype
 from ropewalk.positions.contract import token_positions
 from ropewalk.spectra.lanes import slices
@@ -69,7 +69,7 @@ def rotate_qk_(
     lanes: int,
 ) -> None:
     """:func:`rotate_qk` in place."""
-    if any(stride == 0 and n > 1 for stride, n in zip(k.stride(), k.shape, strict=True)):
+    if expanded(k):
         raise RuntimeError("k is expanded")  # before q is written
     rotate_qk(q, k, q, k, positions, offset, steps, scale, lanes)
 

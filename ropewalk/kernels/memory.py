@@ -1,4 +1,4 @@
-"""Whether the result of a rotation may be written while its input is read."""
+"""Whether the result of a rotation may be written, and while its input is read."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ def writable(x: Tensor, out: Tensor) -> bool:
     if x.data_ptr() == out.data_ptr() and all(a == b for a, b, n in sides if n > 1):
         return True
     return not x.numel() or apart(x, out)
+
+
+def expanded(x: Tensor) -> bool:
+    """Whether several places of x share one memory, so that it cannot be written."""
+    return any(stride == 0 and n > 1 for stride, n in zip(x.stride(), x.shape, strict=True))
 
 
 def apart(x: Tensor, y: Tensor) -> bool:

@@ -34,21 +34,20 @@ class Turn:
     def __call__(self, x: Tensor, cos: Tensor, sin: Tensor, function: str) -> Tensor:
         """The rotated x, in the dtype that the sum would have."""
         place = here()
-        alike = sin.shape == cos.shape and sin.dtype == cos.dtype and cos.is_floating_point()
-        fits = alike and cos.shape[-1] == x.shape[-1]
-        if (place is not None and place.forgoes(function)) or (
-            not fits and (place is None or place.instead is None)
-        ):
+        if place is not None and place.forgoes(function):
             return self._sum((x,), cos, sin)[0]
-        if not fits:
+        instead = None if place is None else place.instead
+        alike = sin.shape == cos.shape and sin.dtype == cos.dtype and cos.is_floating_point()
+        if not alike or cos.shape[-1] != x.shape[-1]:
+            if instead is None:
+                return self._sum((x,), cos, sin)[0]
             raise ValueError(
                 f"{function}: cos {tuple(cos.shape)} and sin {tuple(sin.shape)} must be alike and "
                 f"as wide as x {tuple(x.shape)}"
             )
-        if place is not None and place.instead is not None:
-            return place.instead(Applied.at(place, (x,), cos, sin, self.form, function, self._sum))[
-                0
-            ]
+        if instead is not None:
+            applied = Applied.at(place, (x,), cos, sin, self.form, function, self._sum)
+            return instead(applied)[0]
         if place is None or function in place.agreed:
             return self._turned(x, cos, sin, function)
         return compared(

@@ -58,8 +58,8 @@ def recognised(function: Callable[..., Any]) -> Rotation | str:
                 continue
             rotation = Rotation(function, roles, form, axis)
             if all(_matches(rotation, roles, p, wanted) for p, wanted in answered):
-                rotation.partial = any(_turning(form, p) < HEAD_DIM for p, _ in answered)
-                return _with_dtype(rotation, answered[0][0])
+                partial = any(_turning(form, p) < HEAD_DIM for p, _ in answered)
+                return _with_dtype(rotation, answered[0][0], partial)
     return "what it computes is none of the known forms"
 
 
@@ -163,7 +163,7 @@ def _near(mine: Tensor, theirs: Tensor) -> bool:
     return bool((mine.double() - theirs.double()).abs().max() <= _TOLERANCE)
 
 
-def _with_dtype(rotation: Rotation, probe: Probe) -> Rotation | str:
+def _with_dtype(rotation: Rotation, probe: Probe, partial: bool) -> Rotation | str:
     """The rotation with the rule by which the function chooses its result's dtype."""
     kinds = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
     seen = {
@@ -175,8 +175,8 @@ def _with_dtype(rotation: Rotation, probe: Probe) -> Rotation | str:
         form = replace(rotation.form, dtype=rule)
         expected = {(a, b): {a if rule == "input" else torch.promote_types(a, b)} for a, b in seen}
         if seen == expected:
-            bare, old = _gives_q_alone(rotation, probe), rotation
-            return Rotation(old.function, old.roles, form, old.axis, bare, old.partial)
+            bare = _gives_q_alone(rotation, probe)
+            return Rotation(rotation.function, rotation.roles, form, rotation.axis, bare, partial)
     return "the dtype of its result follows no known rule"
 
 
