@@ -53,7 +53,7 @@ class BuildKernel(build_py):
 
 
 class TaggedWheel(bdist_wheel):
-    """py3-none-any, or py3-none-<platform> with the kernel, which uses no Python C API."""
+    """py3-none-any, or py3-none-<platform> with the kernel, which uses Python's stable ABI."""
 
     portable = False
 

@@ -40,6 +40,7 @@ def on_the_gpu_kernel(monkeypatch):
     monkeypatch.setattr(pages, "_waits", lambda x: True)
     monkeypatch.setattr(gpu_fusions, "_compiled", lambda function: function)
     monkeypatch.setattr(fused, "operators", lambda x: gpu)
+    monkeypatch.setattr(fused, "direct", lambda x: gpu)
     monkeypatch.setattr(phases, "kernel_on", lambda device_type: kernel)
     monkeypatch.setattr(gpu_forms, "_compiled", lambda: gpu_peers.eager)
 

@@ -98,6 +98,7 @@ def test_tables_that_do_not_fit_are_refused_before_anything_is_written(cos):
 def test_a_result_that_overlaps_its_input_is_right(monkeypatch, dtype, rotary, layout):
     """Passing lanes, blocks and narrow dtypes all write before everything is read."""
     monkeypatch.setattr(fused, "operators", lambda x: eager)
+    monkeypatch.setattr(fused, "direct", lambda x: eager)
     monkeypatch.setattr(phases, "kernel_on", lambda device_type: native.Kernel(eager, "PyTorch"))
     monkeypatch.setattr(eager, "_BLOCK", 64)
     spectrum = geometric(16, rotary_dim=rotary, layout=layout)

@@ -40,6 +40,7 @@ def calls(monkeypatch) -> list[str]:
     names = [name for name in gpu.__all__ if name.islower()]
     ops = SimpleNamespace(**{name: noted(name) for name in names})
     monkeypatch.setattr(fused, "operators", lambda x: ops)
+    monkeypatch.setattr(fused, "direct", lambda x: ops)
     kernel = devices.Kernel(ops, "interpreted", compiled=True)
     monkeypatch.setattr(phases, "kernel_on", lambda device_type: kernel)
     return seen

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,6 +26,7 @@ GCC 12 forms vfmaddsub from straight-line code in spite of the first flag; the s
 _FUSED = ("-ffp-contract=fast",)
 """For cos and sin, which are rounded at their end and which plain arithmetic takes from here."""
 _STABLE = "-DTORCH_TARGET_VERSION=0x020a000000000000"
+"""Nothing newer than torch 2.10; not where DLPack's header is read, which then refuses."""
 _AVX2 = ("-mavx2", "-mf16c", "-mfma")
 _AVX512 = (*_AVX2, "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq")
 _X86: dict[str, tuple[str, ...]] = {
@@ -63,13 +65,14 @@ def _torch() -> Path:
 def _linked(scratch: Path) -> list[str]:
     """PyTorch's library is named and not located: the process that loads ours has it already.
 
-    Nothing is exported, since loading alone registers the operators; a symbol of the standard
-    library that two libraries define could otherwise be taken from the wrong one.
+    Loading registers the operators, so one symbol is exported, by which Python gets its functions;
+    a symbol of the standard library that two libraries define could otherwise be taken from the
+    wrong one.
     """
     if sys.platform == "darwin":
         return ["-Wl,-undefined,dynamic_lookup"]
     exports = scratch / "exports.map"
-    exports.write_text("{ local: *; };\n")
+    exports.write_text("{ global: ropewalk_direct; local: *; };\n")
     return [
         f"-Wl,--version-script={exports}",
         f"-L{_torch() / 'lib'}",
@@ -82,7 +85,12 @@ def _units() -> list[tuple[str, tuple[str, ...]]]:
     """(source, flags) of each object: the operators, and the loops once per instruction set."""
     x86 = library.machine() == "x86_64"
     always = ("-DROPEWALK_X86",) if x86 else ()
-    units: list[tuple[str, tuple[str, ...]]] = [("portable.cpp", ()), ("op.cpp", always)]
+    units: list[tuple[str, tuple[str, ...]]] = [
+        ("portable.cpp", ()),
+        ("functions.cpp", (*always, _STABLE)),
+        ("op.cpp", (_STABLE,)),
+        ("direct.cpp", (f"-I{sysconfig.get_path('include')}",)),
+    ]
     for isa, flags in (_X86 if x86 else _OTHER).items():
         chosen = (*always, f"-DROPEWALK_ISA={isa}", *flags)
         units += [("tables.cpp", (*chosen, *_FUSED)), ("rows.cpp", (*chosen, *_EXACT))]
@@ -117,7 +125,7 @@ def build(folder: Path | None = None, extra: tuple[str, ...] = ()) -> Path:
 
 def _compile(tool: list[str], scratch: Path, extra: tuple[str, ...]) -> Path:
     paths = [f"-I{_torch() / 'include'}", f"-ffile-prefix-map={library.SOURCES}=ropewalk"]
-    common = [*tool, *_COMMON, _STABLE, *paths, *extra]
+    common = [*tool, *_COMMON, *paths, *extra]
     objects = [str(scratch / f"{i}.o") for i in range(len(_units()))]
     commands = [
         [*common, *flags, "-c", str(library.SOURCES / source), "-o", made]

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._autograd import _profiler_enabled
 
 from ropewalk.kernels import eager, gpu, native
 from ropewalk.kernels.gpu.launch import kernels
@@ -20,6 +21,14 @@ _REMEDY = "pip install 'ropewalk[gpu]' brings Triton"
 def operators(x: Tensor) -> Any:
     """The operators for tensors where x is, as :class:`ropewalk.kernels.native.Operators`."""
     return native.kernel().ops if x.is_cpu else kernel_on(x.device.type).ops
+
+
+def direct(x: Tensor) -> Any:
+    """:func:`operators` without PyTorch's dispatcher where there are such and no profiler looks."""
+    if not x.is_cpu:
+        return kernel_on(x.device.type).ops
+    kernel = native.kernel()
+    return kernel.ops if kernel.direct is None or _profiler_enabled() else kernel.direct
 
 
 def kernel_for(x: Tensor) -> Kernel:

@@ -11,21 +11,20 @@ same code, so both agree bit for bit.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, is_grad_enabled, is_inference_mode_enabled
 from torch._C import (
-    DispatchKey,
-    _dispatch_tls_is_dispatch_key_included,
-    _get_tracing_state,
     _increment_version,  # pyright: ignore[reportAttributeAccessIssue]
+    _is_tracing,
+    _len_torch_dispatch_stack,
 )
 from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
-from ropewalk.kernels.devices import operators
+from ropewalk.kernels.devices import direct, operators
 from ropewalk.kernels.native import Operators
 from ropewalk.kernels.steps import Steps
 from ropewalk.spectra import Spectrum
@@ -33,7 +32,6 @@ from ropewalk.spectra import Spectrum
 MOST_DIMS = 8
 """Dimensions that the kernel takes."""
 _DTYPES = frozenset({torch.float32, torch.bfloat16, torch.float16, torch.float64})
-_PYTHON = DispatchKey.Python
 _HUGE = 4 << 20
 """Bytes from which a fresh result is worth huge pages."""
 _FIRST, _LAST = -(2**63), 2**63 - 1
@@ -47,8 +45,8 @@ def eager() -> bool:
     return not (
         is_compiling()
         or peek_interpreter_stack() is not None
-        or _get_tracing_state() is not None
-        or _dispatch_tls_is_dispatch_key_included(_PYTHON)
+        or _is_tracing()
+        or _len_torch_dispatch_stack()
     )
 
 
@@ -76,43 +74,51 @@ def ops_for(x: Tensor) -> Operators | None:
     return operators(x)
 
 
-def _ops(x: object, *others: object) -> Operators | None:
-    """The operators for plain tensors that no derivative is wanted of."""
-    if not eager() or type(x) is not Tensor or x.is_meta or forward_ad._current_level >= 0:
+def _ops(*given: object) -> Operators | None:
+    """The operators for plain tensors that no derivative is wanted of: nobody needs to see them."""
+    if not eager() or forward_ad._current_level >= 0:
         return None
-    watched = x.requires_grad
-    for other in others:
-        if type(other) is not Tensor:
+    watched = False
+    for x in given:
+        if type(x) is not Tensor or x.is_neg():
             return None
-        watched = watched or other.requires_grad
-    return None if watched and is_grad_enabled() else operators(x)
+        watched = watched or x.requires_grad
+    x = cast(Tensor, given[0])
+    return None if x.is_meta or (watched and is_grad_enabled()) else direct(x)
 
 
 # --- handing over -------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=256)
-def _steps(spectrum: Spectrum, device: torch.device) -> Tensor:
+def _known(
+    spectrum: Spectrum, device: torch.device, inverse: bool
+) -> tuple[Tensor, float, int, int]:
+    """What a spectrum is to the kernel (steps, scale, lanes), and the head_dim that it turns."""
+    scale, lanes = spectrum.turns[inverse]
     with torch.inference_mode(False):
-        return Steps.of(spectrum, device).tensor
+        return Steps.of(spectrum, device).tensor, scale, lanes, spectrum.head_dim
 
 
 def rotation(
     x: Tensor, positions: Any, offset: object, spectrum: Any, inverse: object
 ) -> tuple[Tensor | None, int, Tensor, float, int] | None:
     """What the kernel wants to know beside tensors, or None where it needs converting first."""
-    if type(spectrum) is Steps:
+    if type(inverse) is not bool:
+        return None
+    if type(spectrum) is Spectrum:
+        steps, scale, lanes, head_dim = _known(spectrum, x.device, inverse)
+    elif type(spectrum) is Steps and type(spectrum.tensor) is Tensor:
         steps, spectrum = spectrum.tensor, spectrum.spectrum
-        if type(steps) is not Tensor:
+        scale, lanes = spectrum.turns[inverse]
+        head_dim = spectrum.head_dim
+        if steps.shape[-1:] != (spectrum.pairs,):
             return None
-    elif type(spectrum) is Spectrum:
-        steps = _steps(spectrum, x.device)
     else:
         return None
     shape = x.shape
-    if len(shape) < 2 or shape[-1] != spectrum.head_dim or type(inverse) is not bool:
+    if len(shape) < 2 or shape[-1] != head_dim:
         return None
-    scale, lanes = spectrum.turns[inverse]
     if positions is None:
         start = 0 if offset is None else offset
         if type(start) is not int or not _FIRST <= start <= _LAST - shape[-2]:
@@ -139,8 +145,9 @@ def one(
         how = rotation(x, positions, offset, spectrum, inverse)
         if how is None:
             return None
+        where, start, steps, scale, lanes = how
         result = fresh(ops, x) if out is None else out
-        ops.rotate(x, result, *how)
+        ops.rotate(x, result, where, start, steps, scale, lanes)
     except RuntimeError:
         return None
     return result if out is None else written(out)
@@ -153,7 +160,6 @@ def two(
     spectrum: object,
     inverse: bool,
     offset: object,
-    in_place: bool,
 ) -> tuple[Tensor, Tensor] | None:
     """:func:`one` for q and k in one pass: sin and cos are computed once for both."""
     ops = _ops(q, k)
@@ -163,15 +169,36 @@ def two(
         how = rotation(q, positions, offset, spectrum, inverse)
         if how is None:
             return None
-        if in_place:
-            ops.rotate_qk_(q, k, *how)
-            written(q, k)
-            return q, k
-        result = fresh(ops, q), fresh(ops, k)
-        ops.rotate_qk(q, k, *result, *how)
+        where, start, steps, scale, lanes = how
+        q_out, k_out = fresh(ops, q), fresh(ops, k)
+        ops.rotate_qk(q, k, q_out, k_out, where, start, steps, scale, lanes)
     except RuntimeError:
         return None
-    return result
+    return q_out, k_out
+
+
+def two_(
+    q: Tensor,
+    k: Tensor,
+    positions: Tensor | None,
+    spectrum: object,
+    inverse: bool,
+    offset: object,
+) -> tuple[Tensor, Tensor] | None:
+    """:func:`two` in place."""
+    ops = _ops(q, k)
+    if ops is None:
+        return None
+    try:
+        how = rotation(q, positions, offset, spectrum, inverse)
+        if how is None:
+            return None
+        where, start, steps, scale, lanes = how
+        ops.rotate_qk_(q, k, where, start, steps, scale, lanes)
+    except RuntimeError:
+        return None
+    written(q, k)
+    return q, k
 
 
 def one_by(x: Tensor, cos: Tensor, sin: Tensor, lanes: int, out: Tensor | None) -> Tensor | None:

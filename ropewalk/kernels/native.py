@@ -8,8 +8,8 @@ compilers trace.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ropewalk.kernels import eager
+from ropewalk.kernels import direct, eager
 from ropewalk.kernels.library import built, is_whole
 
 _REMEDY = "`ropewalk build-kernel` builds it"
@@ -30,10 +30,10 @@ class Operators:
     module :mod:`ropewalk.kernels.eager` is one.
     """
 
-    def __init__(self, namespace: Any) -> None:
+    def __init__(self, namespace: Any, direct: Mapping[str, Callable[..., None]] | None = None):
         for name in Operators.__annotations__:
             overload = getattr(namespace, name).default
-            setattr(self, name, getattr(overload, "_op", overload))
+            setattr(self, name, (direct or {}).get(name) or getattr(overload, "_op", overload))
 
     rotate: Callable[..., None]
     """(x, out, positions or None, offset, steps, scale, lanes): x turned into out."""
@@ -61,6 +61,8 @@ class Kernel:
     ops: Any
     name: str
     compiled: bool = False
+    direct: Any = None
+    """``ops`` without PyTorch's dispatcher, where there are such."""
     into_pages: Callable[..., None] | None = None
     """(k, v, pages, v_pages, slots, positions, offset, steps, scale, lanes), where there is one."""
     normed: Callable[..., None] | None = None
@@ -122,14 +124,21 @@ def _loaded(path: Path) -> Kernel:
     namespace = torch.ops.ropewalk_cpu
     if not hasattr(namespace, "vector_bits"):
         raise ValueError(f"{path} is a library, and not ropewalk's kernel")
-    return operators_of(namespace)
+    try:
+        return operators_of(namespace, direct.functions(path))
+    except OSError as error:
+        kernel = operators_of(namespace)
+        return replace(kernel, name=f"{kernel.name}; called as operators, since {error}")
 
 
-def operators_of(namespace: Any) -> Kernel:
+def operators_of(
+    namespace: Any, functions: Mapping[str, Callable[..., None]] | None = None
+) -> Kernel:
     """The kernel of a library, which may be older than what is looked up last."""
     name = f"cpu (C++, {namespace.vector_bits()}-bit vectors)"
     into_pages, normed = (
         getattr(namespace, op).default._op if hasattr(namespace, op) else None
         for op in ("rotate_into_pages", "norm_rotate")
     )
-    return Kernel(Operators(namespace), name, True, into_pages, normed)
+    straight = None if functions is None else Operators(namespace, functions)
+    return Kernel(Operators(namespace), name, True, straight, into_pages, normed)

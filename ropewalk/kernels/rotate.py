@@ -183,7 +183,7 @@ def rotate_qk(
 
     The kernel takes both in one pass, so sin and cos are computed once.
     """
-    together = fused.two(q, k, positions, spectrum, inverse, offset, False)
+    together = fused.two(q, k, positions, spectrum, inverse, offset)
     if together is not None:
         return together
     require_tensor(q, "q")
@@ -205,7 +205,7 @@ def rotate_qk_(
     offset: int | Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """:func:`rotate_qk` in place."""
-    together = fused.two(q, k, positions, spectrum, inverse, offset, True)
+    together = fused.two_(q, k, positions, spectrum, inverse, offset)
     if together is not None:
         return together
     require_tensor(q, "q")
