@@ -194,6 +194,7 @@ def test_a_write_is_seen_by_autograd():
 
 
 @needs_direct
+@pytest.mark.filterwarnings("ignore:Warning.* Profiler clears events")
 def test_a_profiler_sees_operators():
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
         rotate_qk(X, X, WHERE, SPECTRUM)
