@@ -224,6 +224,26 @@ def test_what_cannot_be_patched_is_listed_and_left(x: Tensor):
     assert type(model["own"]) is zoo.OwnWay
 
 
+class Dressed(zoo.Attention):
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        return 2 * super().forward(x, cos, sin)
+
+
+class DressedAgain(Dressed):
+    pass
+
+
+@pytest.mark.parametrize("cls", [Dressed, DressedAgain])
+def test_what_is_called_through_super_is_listed(cls: type, x: Tensor):
+    module = cls()
+    before = module(x, *zoo.tables(6, 16))
+    assert patch(module).left == {
+        f"{cls.__name__}: spin": "Dressed.forward calls it through super()"
+    }
+    assert type(module) is cls
+    assert torch.equal(module(x, *zoo.tables(6, 16)), before)
+
+
 def test_what_is_no_python_function_is_listed(x: Tensor):
     module = zoo.Opaque()
     report = patch(module)

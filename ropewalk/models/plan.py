@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from types import FunctionType
@@ -85,6 +85,7 @@ def plan(cls: type) -> Plan:
         if new is not None:
             made.methods[name] = Method(method, new) if summed else _settling(method, new, follow)
         follow.note_others(method)
+    made.findings.extend(_behind_super(cls, methods))
     for name, method in methods.items():
         if name not in made.methods and _ROTATES.search(name):
             _written_out(made, name, method)
@@ -95,6 +96,24 @@ def plan(cls: type) -> Plan:
     ):
         made.methods["forward"] = Method(methods["forward"], methods["forward"])
     return made
+
+
+def _behind_super(
+    cls: type, methods: dict[str, FunctionType | staticmethod[..., Any]]
+) -> Iterator[Finding]:
+    """The rotary functions of methods that ``super()`` takes from a class and not from a module."""
+    for name, method in methods.items():
+        if isinstance(method, staticmethod) or "super" not in global_names(
+            inspect.unwrap(method).__code__
+        ):
+            continue
+        after = iter(cls.__mro__)
+        next(base for base in after if vars(base).get(name) is method)
+        shadowed = next((plan(b) for b in after if name in _methods(b)), Plan())
+        if name in shadowed.methods:
+            why = f"{method.__qualname__} calls it through super()"
+            for finding in shadowed.findings:
+                yield Finding(finding.function, None, finding.reason or why)
 
 
 def _settling(method: FunctionType, new: Callable[..., Any], follow: _Follow) -> Method:
