@@ -106,6 +106,7 @@ void turn_operand(const Task& t, const Operand& x, int64_t lead, int64_t begin, 
   const int64_t group = x.heads / t.table_heads, tokens = end - begin;
   const int64_t last = x.heads * (part + 1) / parts;
   const int64_t* places = x.places ? x.places + begin : nullptr;
+  const bool all_turn = 2 * t.pairs == t.head_dim;  // lanes that pass gain nothing from going back
   for (int64_t h = x.heads * part / parts; h < last;) {
     const int64_t table = h / group;
     const int64_t stop = last < (table + 1) * group ? last : (table + 1) * group;
@@ -114,7 +115,8 @@ void turn_operand(const Task& t, const Operand& x, int64_t lead, int64_t begin, 
     E* to = out + h * x.out_head;
     constexpr int64_t most = Source::kMost;
     const int heads = static_cast<int>(stop - h < most ? stop - h : most);
-    if (source.goes_back(Token<E, E>{from, to, x.in_head, x.out_head, heads})) {
+    const Token<E, E> first{from, to, x.in_head, x.out_head, heads};
+    if (all_turn && source.goes_back(first)) {
       turn_heads<stream, true>(t, x, from, to, places, tokens, heads, mine, filled.order, source);
     } else {
       turn_heads<stream, false>(t, x, from, to, places, tokens, heads, mine, filled.order, source);
