@@ -46,60 +46,88 @@ ROPEWALK_INLINED void in_groups(Token<I, E> x, int64_t from, Turn turn) {
   if (left % 2) next(Count<1>());
 }
 
+// Whether lanes turn from the last to the first: where out lies a little beyond in, multiples of
+// 4096 bytes aside, and heads lie alike. Forwards, a store to some lanes would hold up the loads of
+// the next ones in every head; backwards, these have been loaded.
+template <typename I, typename E>
+inline bool goes_back(Token<I, E> x) {
+  constexpr uintptr_t alike = 4096, little = 512;
+  const auto heads_alike = [](int64_t bytes) { return bytes % (alike / 2) == 0; };
+  const uintptr_t ahead = reinterpret_cast<uintptr_t>(x.out) - reinterpret_cast<uintptr_t>(x.in);
+  return ahead % alike > 0 && ahead % alike < little && heads_alike(x.in_head * sizeof(I)) &&
+         heads_alike(x.out_head * sizeof(E));
+}
+
+// turn(i) for every whole step from `begin` on, or from the last one back; returns where they end.
+template <int step, bool back, typename Turn>
+ROPEWALK_INLINED int64_t in_steps(int64_t begin, int64_t end, Turn turn) {
+  const int64_t stop = begin + (end - begin) / step * step;
+  if constexpr (back) {
+    for (int64_t i = stop - step; i >= begin; i -= step) turn(i);
+  } else {
+    for (int64_t i = begin; i < stop; i += step) turn(i);
+  }
+  return stop;
+}
+
 // The pairs of lanes [from, from + W) and those `apart` lanes on. cos and sin stay in registers.
 template <int W, bool stream, typename I, typename E, typename A>
-inline void turn_lanes_apart(Token<I, E> x, int64_t from, int64_t apart, const A* c, const A* s) {
+ROPEWALK_INLINED void turn_lanes_apart(Token<I, E> x, int64_t from, int64_t apart, const A* c,
+                                       const A* s) {
   const Vector<A, W> cosine = load<W>(c), sine = load<W>(s);
   in_groups(x, from, [&](auto heads, const I* in, E* out) ROPEWALK_ALWAYS {
     Vector<A, W> u[heads()], v[heads()];
-    for (int h = 0; h < heads(); ++h) {
-      u[h] = load<W>(in + h * x.in_head);
-      v[h] = load<W>(in + h * x.in_head + apart);
+    for (int h = 0; h < heads(); ++h, in += x.in_head) {
+      u[h] = load<W>(in);
+      v[h] = load<W>(in + apart);
     }
-    for (int h = 0; h < heads(); ++h) {
-      E* to = out + h * x.out_head;
-      store<W, stream>(to, u[h] * cosine - v[h] * sine);
-      store<W, stream>(to + apart, u[h] * sine + v[h] * cosine);
+    for (int h = 0; h < heads(); ++h, out += x.out_head) {
+      store<W, stream>(out, u[h] * cosine - v[h] * sine);
+      store<W, stream>(out + apart, u[h] * sine + v[h] * cosine);
     }
   });
 }
 
 // W neighbouring lanes: cosines stand twice, sines twice with the first negative.
 template <int W, bool stream, typename I, typename E, typename A>
-inline void turn_neighbour_lanes(Token<I, E> x, int64_t from, const A* c, const A* s) {
+ROPEWALK_INLINED void turn_neighbour_lanes(Token<I, E> x, int64_t from, const A* c, const A* s) {
   const Vector<A, W> cosine = load<W>(c), sine = load<W>(s);
   in_groups(x, from, [&](auto heads, const I* in, E* out) ROPEWALK_ALWAYS {
     Vector<A, W> u[heads()];
-    for (int h = 0; h < heads(); ++h) u[h] = load<W>(in + h * x.in_head);
-    for (int h = 0; h < heads(); ++h)
-      store<W, stream>(out + h * x.out_head, u[h] * cosine + swap_neighbours<W>(u[h]) * sine);
+    for (int h = 0; h < heads(); ++h, in += x.in_head) u[h] = load<W>(in);
+    for (int h = 0; h < heads(); ++h, out += x.out_head)
+      store<W, stream>(out, u[h] * cosine + swap_neighbours<W>(u[h]) * sine);
   });
 }
 
-// Pairs from i on, in vectors of W and then, for the rest, of half of that.
-template <int W, bool stream, typename I, typename E, typename A>
-inline void turn_apart(Token<I, E> x, Span l, int64_t i, const A* c, const A* s) {
-  for (; i + W <= l.pairs; i += W)
+// Pairs from `begin` on, in vectors of W and then, for the rest, of half of that.
+template <int W, bool stream, bool back, typename I, typename E, typename A>
+ROPEWALK_INLINED void turn_apart(Token<I, E> x, Span l, int64_t begin, const A* c, const A* s) {
+  const auto end = in_steps<W, back>(begin, l.pairs, [&](int64_t i) ROPEWALK_ALWAYS {
     turn_lanes_apart<W, stream>(x, l.first + i, l.apart, c + i, s + i);
+  });
   if constexpr (W > 1) {
-    if (i < l.pairs) turn_apart<W / 2, false>(x, l, i, c, s);
+    if (end < l.pairs) turn_apart<W / 2, false, back>(x, l, end, c, s);
   }
 }
 
-template <int W, bool stream, typename I, typename E, typename A>
-inline void turn_neighbours(Token<I, E> x, Span l, int64_t i, const A* c, const A* s) {
+template <int W, bool stream, bool back, typename I, typename E, typename A>
+ROPEWALK_INLINED void turn_neighbours(Token<I, E> x, Span l, int64_t begin, const A* c,
+                                      const A* s) {
   const int64_t lanes = 2 * l.pairs;
-  for (; i + W <= lanes; i += W) turn_neighbour_lanes<W, stream>(x, l.first + i, c + i, s + i);
+  const auto end = in_steps<W, back>(begin, lanes, [&](int64_t i) ROPEWALK_ALWAYS {
+    turn_neighbour_lanes<W, stream>(x, l.first + i, c + i, s + i);
+  });
   if constexpr (W > 2) {
-    if (i < lanes) turn_neighbours<W / 2, false>(x, l, i, c, s);
+    if (end < lanes) turn_neighbours<W / 2, false, back>(x, l, end, c, s);
   }
 }
 
 #if defined(__AVX512BF16__)
 // The same for lanes in packs. Cosines of 32 pairs lie evens first.
 template <bool stream, typename Some>
-inline void turn_pack_apart(Token<BFloat16, BFloat16> x, int64_t from, int64_t apart, const float* c,
-                            const float* s, Some some) {
+ROPEWALK_INLINED void turn_pack_apart(Token<BFloat16, BFloat16> x, int64_t from, int64_t apart,
+                                      const float* c, const float* s, Some some) {
   const Pack cosine{load<16>(c), load<16>(c + 16)}, sine{load<16>(s), load<16>(s + 16)};
   in_groups(x, from, [&](auto heads, const BFloat16* in, BFloat16* out) ROPEWALK_ALWAYS {
     __m512i first[heads()], second[heads()];
@@ -122,19 +150,20 @@ inline void turn_pack_apart(Token<BFloat16, BFloat16> x, int64_t from, int64_t a
   });
 }
 
-template <bool stream>
-inline void turn_packs_apart(Token<BFloat16, BFloat16> x, Span l, const float* c, const float* s) {
-  int64_t i = 0;
-  for (; i + kPack <= l.pairs; i += kPack)
+template <bool stream, bool back>
+ROPEWALK_INLINED void turn_packs_apart(Token<BFloat16, BFloat16> x, Span l, const float* c,
+                                       const float* s) {
+  const auto end = in_steps<kPack, back>(0, l.pairs, [&](int64_t i) ROPEWALK_ALWAYS {
     turn_pack_apart<stream>(x, l.first + i, l.apart, c + i, s + i, AllLanes());
-  if (i < l.pairs)
-    turn_pack_apart<false>(x, l.first + i, l.apart, c + i, s + i, SomeLanes(l.pairs - i));
+  });
+  if (end < l.pairs)
+    turn_pack_apart<false>(x, l.first + end, l.apart, c + end, s + end, SomeLanes(l.pairs - end));
 }
 
 // A pack of neighbouring lanes is 16 first lanes and 16 second lanes; cosines lie in order.
 template <bool stream, typename Some>
-inline void turn_packed_neighbours(Token<BFloat16, BFloat16> x, int64_t from, const float* c,
-                                   const float* s, Some some) {
+ROPEWALK_INLINED void turn_packed_neighbours(Token<BFloat16, BFloat16> x, int64_t from,
+                                             const float* c, const float* s, Some some) {
   const __m512 cosine = load<16>(c), sine = load<16>(s);
   in_groups(x, from, [&](auto heads, const BFloat16* in, BFloat16* out) ROPEWALK_ALWAYS {
     __m512i lanes[heads()];
@@ -149,14 +178,16 @@ inline void turn_packed_neighbours(Token<BFloat16, BFloat16> x, int64_t from, co
   });
 }
 
-template <bool stream>
-inline void turn_packs_of_neighbours(Token<BFloat16, BFloat16> x, Span l, const float* c, const float* s) {
+template <bool stream, bool back>
+ROPEWALK_INLINED void turn_packs_of_neighbours(Token<BFloat16, BFloat16> x, Span l, const float* c,
+                                               const float* s) {
   const int64_t lanes = 2 * l.pairs;
-  int64_t i = 0;
-  for (; i + kPack <= lanes; i += kPack)
+  const auto end = in_steps<kPack, back>(0, lanes, [&](int64_t i) ROPEWALK_ALWAYS {
     turn_packed_neighbours<stream>(x, l.first + i, c + i / 2, s + i / 2, AllLanes());
-  if (i < lanes)
-    turn_packed_neighbours<false>(x, l.first + i, c + i / 2, s + i / 2, SomeLanes(lanes - i));
+  });
+  if (end < lanes)
+    turn_packed_neighbours<false>(x, l.first + end, c + end / 2, s + end / 2,
+                                  SomeLanes(lanes - end));
 }
 #endif
 
@@ -170,19 +201,19 @@ constexpr bool packed() {
 #endif
 }
 
-template <bool stream, typename I, typename E, typename A>
-inline void turn_token(Token<I, E> x, Span l, bool neighbours, const A* c, const A* s) {
+template <bool stream, bool back, typename I, typename E, typename A>
+ROPEWALK_INLINED void turn_token(Token<I, E> x, Span l, bool neighbours, const A* c, const A* s) {
   constexpr int W = kVectorBytes / sizeof(A);
 #if defined(__AVX512BF16__)
   if constexpr (packed<I>()) {
-    return neighbours ? turn_packs_of_neighbours<stream>(x, l, c, s)
-                      : turn_packs_apart<stream>(x, l, c, s);
+    return neighbours ? turn_packs_of_neighbours<stream, back>(x, l, c, s)
+                      : turn_packs_apart<stream, back>(x, l, c, s);
   } else
 #endif
   if (neighbours) {
-    turn_neighbours<W, stream>(x, l, 0, c, s);
+    turn_neighbours<W, stream, back>(x, l, 0, c, s);
   } else {
-    turn_apart<W, stream>(x, l, 0, c, s);
+    turn_apart<W, stream, back>(x, l, 0, c, s);
   }
 }
 

@@ -27,6 +27,7 @@ struct Given {
   using In = E;
   static constexpr bool kFresh = false;
   static constexpr int64_t kMost = kTogether;
+  static bool goes_back(Token<E, E> x) { return ROPEWALK_ISA::goes_back(x); }
   Lanes<E> operator()(const E* in, int64_t head, int64_t lane, int) const {
     return {in, head, lane};
   }
@@ -42,6 +43,7 @@ struct Normalised {
   A eps;
   const A* weight;
   A* rows;
+  static bool goes_back(Token<E, E>) { return false; }  // a row is read before any of it is written
   Lanes<A> operator()(const E* in, int64_t head, int64_t lane, int heads) const {
     A over[kMost] = {};
     for (int h = 0; h < heads; ++h) over[h] = widen(in + h * head, lane, lanes, rows + h * width);
@@ -52,8 +54,8 @@ struct Normalised {
 };
 
 // All tokens of `heads` neighbouring heads. With `places`, each token is written at its own place
-// from `out` on, or nowhere.
-template <bool stream, typename E, typename A, typename Source>
+// from `out` on, or nowhere. They turn from the first to the last, or `back`.
+template <bool stream, bool back, typename E, typename A, typename Source>
 void turn_heads(const Task& t, const Operand& x, const E* in, E* out, const int64_t* places,
                 int64_t tokens, int heads, const A* tables, Order order, Source source) {
   const int64_t width = table_width(t), head_dim = t.head_dim, lane_step = t.lane_step;
@@ -63,7 +65,11 @@ void turn_heads(const Task& t, const Operand& x, const E* in, E* out, const int6
   const bool neighbours = lane_step == 2;
   const bool rest = (Source::kFresh || in != out) && lanes.pairs * 2 != head_dim;
   E* const base = out;
-  for (int64_t i = 0; i < tokens; ++i, in += in_token, out += out_token, tables += 2 * width) {
+  constexpr int64_t way = back ? -1 : 1;
+  int64_t i = back ? tokens - 1 : 0;
+  in += i * in_token, out += i * out_token, tables += i * 2 * width;
+  for (int64_t left = tokens; left > 0; --left, i += way, in += way * in_token,
+               out += way * out_token, tables += way * 2 * width) {
     if (places) {
       if (places[i] < 0) continue;
       out = base + places[i];
@@ -72,7 +78,7 @@ void turn_heads(const Task& t, const Operand& x, const E* in, E* out, const int6
     const auto from = source(in, in_head, in_lane, heads);
     if (order.unit) {
       const Token<typename Source::In, E> token{from.in, out, from.head, out_head, heads};
-      turn_token<stream>(token, lanes, neighbours, c, s);
+      turn_token<stream, back>(token, lanes, neighbours, c, s);
     } else {
       for (int h = 0; h < heads; ++h)
         turn_strided(from.in + h * from.head, out + h * out_head, from.lane, out_lane, lanes,
@@ -100,6 +106,7 @@ void turn_operand(const Task& t, const Operand& x, int64_t lead, int64_t begin, 
   const int64_t group = x.heads / t.table_heads, tokens = end - begin;
   const int64_t last = x.heads * (part + 1) / parts;
   const int64_t* places = x.places ? x.places + begin : nullptr;
+  const bool all_turn = 2 * t.pairs == t.head_dim;  // lanes that pass gain nothing from going back
   for (int64_t h = x.heads * part / parts; h < last;) {
     const int64_t table = h / group;
     const int64_t stop = last < (table + 1) * group ? last : (table + 1) * group;
@@ -108,7 +115,12 @@ void turn_operand(const Task& t, const Operand& x, int64_t lead, int64_t begin, 
     E* to = out + h * x.out_head;
     constexpr int64_t most = Source::kMost;
     const int heads = static_cast<int>(stop - h < most ? stop - h : most);
-    turn_heads<stream>(t, x, from, to, places, tokens, heads, mine, filled.order, source);
+    const Token<E, E> first{from, to, x.in_head, x.out_head, heads};
+    if (all_turn && source.goes_back(first)) {
+      turn_heads<stream, true>(t, x, from, to, places, tokens, heads, mine, filled.order, source);
+    } else {
+      turn_heads<stream, false>(t, x, from, to, places, tokens, heads, mine, filled.order, source);
+    }
     h += heads;
   }
 }
