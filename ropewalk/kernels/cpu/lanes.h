@@ -61,13 +61,15 @@ inline bool goes_back(Token<I, E> x) {
 // turn(i) for every whole step from `begin` on, or from the last one back; returns where they end.
 template <int step, bool back, typename Turn>
 ROPEWALK_INLINED int64_t in_steps(int64_t begin, int64_t end, Turn turn) {
-  const int64_t stop = begin + (end - begin) / step * step;
   if constexpr (back) {
+    const int64_t stop = begin + (end - begin) / step * step;
     for (int64_t i = stop - step; i >= begin; i -= step) turn(i);
+    return stop;
   } else {
-    for (int64_t i = begin; i < stop; i += step) turn(i);
+    int64_t i = begin;
+    for (; i + step <= end; i += step) turn(i);
+    return i;
   }
-  return stop;
 }
 
 // The pairs of lanes [from, from + W) and those `apart` lanes on. cos and sin stay in registers.

@@ -66,13 +66,14 @@ void turn_heads(const Task& t, const Operand& x, const E* in, E* out, const int6
   const bool rest = (Source::kFresh || in != out) && lanes.pairs * 2 != head_dim;
   E* const base = out;
   constexpr int64_t way = back ? -1 : 1;
-  int64_t i = back ? tokens - 1 : 0;
-  in += i * in_token, out += i * out_token, tables += i * 2 * width;
-  for (int64_t left = tokens; left > 0; --left, i += way, in += way * in_token,
-               out += way * out_token, tables += way * 2 * width) {
+  const int64_t first = back ? tokens - 1 : 0;
+  in += first * in_token, out += first * out_token, tables += first * 2 * width;
+  for (int64_t i = 0; i < tokens;
+       ++i, in += way * in_token, out += way * out_token, tables += way * 2 * width) {
     if (places) {
-      if (places[i] < 0) continue;
-      out = base + places[i];
+      const int64_t place = places[first + way * i];
+      if (place < 0) continue;
+      out = base + place;
     }
     const A *c = tables, *s = tables + width;
     const auto from = source(in, in_head, in_lane, heads);
