@@ -307,9 +307,10 @@ def test_python_may_end_while_threads_turn():
 
 @needs_direct
 def test_a_second_library_is_not_loaded(tmp_path):
-    copy = shutil.copy(next(library.built()), tmp_path / "copy.so")
+    path = tmp_path / "copy.so"
+    shutil.copy(next(library.built()), path)
     with pytest.raises(OSError, match="dlopen"):
-        direct.functions(Path(copy))
+        direct.functions(path)
 
 
 @needs_direct
