@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 import sysconfig
+import threading
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +17,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch._C._profiler import _ExperimentalConfig
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.overrides import TorchFunctionMode
 
-from ropewalk import rotate, rotate_, rotate_by, rotate_qk, rotate_qk_
+from ropewalk import rotate, rotate_, rotate_by, rotate_into_pages, rotate_qk, rotate_qk_
 from ropewalk.kernels import direct, fused, library, native
 from ropewalk.spectra import Spectrum, axial, geometric
 
@@ -149,7 +158,7 @@ def test_wrong_arguments_are_pythons_errors():
 # What the public functions do with tensors that are more than their memory
 
 
-@pytest.mark.parametrize("given", ["x", "tables"])
+@pytest.mark.parametrize("given", ["x", "positions", "steps", "tables"])
 def test_lazily_negated_tensors_are_read_right(given):
     x, y = X.clone(), X.clone()
     negated = torch.ops.aten._neg_view
@@ -161,6 +170,14 @@ def test_lazily_negated_tensors_are_read_right(given):
         assert torch.equal(x, -rotate(X, WHERE, SPECTRUM))
         rotate_qk_(y, negated(x), WHERE, SPECTRUM, inverse=True)
         torch.testing.assert_close(x, -X)
+    elif given == "positions":
+        lazy = negated(-WHERE)
+        assert torch.equal(rotate(X, lazy, SPECTRUM), rotate(X, WHERE, SPECTRUM))
+        assert torch.equal(rotate_(x, lazy, SPECTRUM), rotate(X, WHERE, SPECTRUM))
+    elif given == "steps":
+        steps = SPECTRUM.on()
+        lazy = replace(steps, tensor=negated(-steps.tensor))
+        assert torch.equal(rotate(X, WHERE, lazy), rotate(X, WHERE, steps))
     else:
         turned = rotate_by(X, COS, SIN)
         assert torch.equal(rotate_by(X, COS, negated(-SIN)), turned)
@@ -174,15 +191,22 @@ def test_zeros_without_memory_stay_zeros():
     assert torch.equal(rotate(zeros, WHERE, SPECTRUM), torch.zeros(1, 2, 5, 8))
 
 
-def test_a_lazy_copy_is_written_apart_from_what_it_copies():
+@pytest.mark.parametrize("watched", [False, True], ids=["direct", "as operators"])
+def test_a_lazy_copy_is_written_apart_from_what_it_copies(watched):
     for write in (
         lambda x: rotate_(x, WHERE, SPECTRUM),
         lambda x: rotate(X.clone(), WHERE, SPECTRUM, out=x),
         lambda x: rotate_qk_(x, X.clone(), WHERE, SPECTRUM),
     ):
         held = X.clone()
-        write(LOW._lazy_clone(held))
+        with Seen() if watched else nullcontext():
+            write(LOW._lazy_clone(held))
         assert torch.equal(held, X)
+    pages = torch.zeros(2, 3, 2, 8)
+    rotate_into_pages(
+        X[0].transpose(0, 1), WHERE, SPECTRUM, LOW._lazy_clone(pages), torch.arange(5)
+    )
+    assert not pages.any()
 
 
 def test_a_write_is_seen_by_autograd():
@@ -193,17 +217,100 @@ def test_a_write_is_seen_by_autograd():
         product.backward()
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_write_where_no_gradient_is_taken_is_seen_by_autograd(mode):
+    for write in (
+        lambda x: rotate_(x, WHERE, SPECTRUM),
+        lambda x: rotate_qk_(X.clone(), x, WHERE, SPECTRUM),
+        lambda x: rotate_by(X, COS, SIN, out=x),
+    ):
+        w, x = torch.ones_like(X, requires_grad=True), X.clone()
+        product = (w * x).sum()
+        with mode():
+            write(x)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            product.backward()
+
+
+# Who looks sees operators
+
+
+class Seen(TorchFunctionMode):
+    """The names of what is called."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = set()
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.names.add(str(func))
+        return func(*args, **(kwargs or {}))
+
+
 @needs_direct
-@pytest.mark.filterwarnings("ignore:Warning.* Profiler clears events")
-def test_a_profiler_sees_operators():
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+def test_a_function_mode_sees_operators():
+    with Seen() as seen:
         rotate_qk(X, X, WHERE, SPECTRUM)
         rotate_by(X, COS, SIN)
+    assert {"ropewalk_cpu.rotate_qk.default", "ropewalk_cpu.rotate_by.default"} <= seen.names
+
+
+@needs_direct
+@pytest.mark.filterwarnings("ignore:Warning.* Profiler clears events")
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["this thread", "another thread"])
+def test_a_profiler_sees_operators(elsewhere):
+    def turn():
+        rotate_qk(X, X, WHERE, SPECTRUM)
+        rotate_by(X, COS, SIN)
+
+    how = _ExperimentalConfig(profile_all_threads=elsewhere)
+    cpu = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=cpu, experimental_config=how) as seen:
+        if elsewhere:
+            thread = threading.Thread(target=turn)
+            thread.start()
+            thread.join()
+        else:
+            turn()
     names = {event.key for event in seen.key_averages()}
     assert {"ropewalk_cpu::rotate_qk", "ropewalk_cpu::rotate_by"} <= names
 
 
+def test_a_trace_before_dispatch_holds_the_rotation():
+    graph = make_fx(lambda x, w: rotate(x, w, SPECTRUM), pre_dispatch=True)(X, WHERE)
+    assert torch.equal(graph(X + 1, WHERE + 2), rotate(X + 1, WHERE + 2, SPECTRUM))
+
+
+ENDS_WHILE_THREADS_TURN = """
+import threading, time, torch
+from ropewalk.kernels import native
+from ropewalk.spectra import geometric
+x, spectrum, rotate = torch.ones(1, 8, 4096, 64), geometric(64), native.kernel().direct.rotate
+steps = spectrum.on().tensor
+def turn():
+    while True:
+        rotate(x, x, None, 0, steps, *spectrum.turns[0])
+for _ in range(3):
+    threading.Thread(target=turn, daemon=True).start()
+time.sleep(0.2)
+"""
+
+
+@needs_direct
+def test_python_may_end_while_threads_turn():
+    done = subprocess.run([sys.executable, "-c", ENDS_WHILE_THREADS_TURN], capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+
+
 # Where there are none
+
+
+@needs_direct
+def test_a_second_library_is_not_loaded(tmp_path):
+    path = tmp_path / "copy.so"
+    shutil.copy(next(library.built()), path)
+    with pytest.raises(OSError, match="dlopen"):
+        direct.functions(path)
 
 
 @needs_direct

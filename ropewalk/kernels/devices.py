@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._autograd import _profiler_enabled
+from torch._C import _is_torch_function_mode_enabled
+from torch.autograd import profiler
 
 from ropewalk.kernels import eager, gpu, native
 from ropewalk.kernels.gpu.launch import kernels
@@ -24,11 +25,12 @@ def operators(x: Tensor) -> Any:
 
 
 def direct(x: Tensor) -> Any:
-    """:func:`operators` without PyTorch's dispatcher where there are such and no profiler looks."""
+    """:func:`operators` without PyTorch's dispatcher where there are such and nobody looks."""
     if not x.is_cpu:
         return kernel_on(x.device.type).ops
     kernel = native.kernel()
-    return kernel.ops if kernel.direct is None or _profiler_enabled() else kernel.direct
+    looked_at = profiler._is_profiler_enabled or _is_torch_function_mode_enabled()
+    return kernel.ops if kernel.direct is None or looked_at else kernel.direct
 
 
 def kernel_for(x: Tensor) -> Kernel:

@@ -10,6 +10,7 @@ headers are offers the same functions without, reading tensors through the excha
 from __future__ import annotations
 
 import ctypes
+import os
 import sysconfig
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,7 @@ _ENTRY = "ropewalk_direct"
 
 
 def functions(path: Path) -> dict[str, Callable[..., None]]:
-    """The functions by the names of their operators.
+    """The functions of a library that PyTorch has loaded, by the names of their operators.
 
     Raises:
         OSError: the library has none, or this PyTorch or Python does not go with them.
@@ -30,7 +31,8 @@ def functions(path: Path) -> dict[str, Callable[..., None]]:
     table = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
     if table is None:
         raise OSError(f"torch {torch.__version__} has no DLPack exchange table")
-    entry = getattr(ctypes.PyDLL(str(path)), _ENTRY, None)
+    loaded = ctypes.PyDLL(str(path), os.RTLD_NOLOAD)  # a second library would end the process
+    entry = getattr(loaded, _ENTRY, None)
     if entry is None:
         raise OSError("the library was built without Python's headers")
     entry.restype, entry.argtypes = ctypes.py_object, (ctypes.py_object, ctypes.py_object)

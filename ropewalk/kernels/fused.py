@@ -14,11 +14,12 @@ from functools import lru_cache
 from typing import Any, cast
 
 import torch
-from torch import Tensor, is_grad_enabled, is_inference_mode_enabled
+from torch import Tensor, is_grad_enabled
 from torch._C import (
+    DispatchKey,
+    _dispatch_tls_is_dispatch_key_included,
     _increment_version,  # pyright: ignore[reportAttributeAccessIssue]
     _is_tracing,
-    _len_torch_dispatch_stack,
 )
 from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
@@ -34,6 +35,7 @@ MOST_DIMS = 8
 _DTYPES = frozenset({torch.float32, torch.bfloat16, torch.float16, torch.float64})
 _HUGE = 4 << 20
 """Bytes from which a fresh result is worth huge pages."""
+_PYTHON = DispatchKey.Python  # included by every dispatch mode, also one before dispatch
 _FIRST, _LAST = -(2**63), 2**63 - 1
 
 
@@ -46,7 +48,7 @@ def eager() -> bool:
         is_compiling()
         or peek_interpreter_stack() is not None
         or _is_tracing()
-        or _len_torch_dispatch_stack()
+        or _dispatch_tls_is_dispatch_key_included(_PYTHON)
     )
 
 
@@ -112,7 +114,7 @@ def rotation(
         steps, spectrum = spectrum.tensor, spectrum.spectrum
         scale, lanes = spectrum.turns[inverse]
         head_dim = spectrum.head_dim
-        if steps.shape[-1:] != (spectrum.pairs,):
+        if steps.is_neg() or steps.shape[-1:] != (spectrum.pairs,):
             return None
     else:
         return None
@@ -124,7 +126,7 @@ def rotation(
         if type(start) is not int or not _FIRST <= start <= _LAST - shape[-2]:
             return None
         return None, start, steps, scale, lanes
-    if offset is not None or type(positions) is not Tensor:
+    if offset is not None or type(positions) is not Tensor or positions.is_neg():
         return None
     return positions, 0, steps, scale, lanes
 
@@ -239,6 +241,5 @@ def fresh(ops: Operators, x: Tensor) -> Tensor:
 
 def written(out: Tensor, *more: Tensor) -> Tensor:
     """out, its change and that of the others noted for autograd."""
-    if not is_inference_mode_enabled():
-        _increment_version((out, *more))
+    _increment_version((out, *more))
     return out

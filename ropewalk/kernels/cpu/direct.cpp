@@ -86,7 +86,7 @@ template <> struct From<double> {
 struct Apart {
   PyThreadState* state;
   explicit Apart(const View& x) : state(x.elements() > kGrain ? PyEval_SaveThread() : nullptr) {}
-  ~Apart() {
+  ~Apart() noexcept(false) {  // a Python that ends unwinds its threads from here
     if (state != nullptr) PyEval_RestoreThread(state);
   }
 };
@@ -142,10 +142,11 @@ extern "C" __attribute__((visibility("default"))) PyObject* ropewalk_direct(PyOb
   using namespace ropewalk;
   const void* found = PyCapsule_GetPointer(table, "dlpack_exchange_api");
   if (found == nullptr) return nullptr;
-  exchange = static_cast<const DLPackExchangeAPI*>(found);
-  if (exchange->header.version.major != DLPACK_MAJOR_VERSION ||
-      exchange->dltensor_from_py_object_no_sync == nullptr)
+  const auto* offered = static_cast<const DLPackExchangeAPI*>(found);
+  if (offered->header.version.major != DLPACK_MAJOR_VERSION ||
+      offered->dltensor_from_py_object_no_sync == nullptr)
     return PyErr_Format(PyExc_RuntimeError, "another DLPack exchange table than version 1");
+  exchange = offered;
   tensor = reinterpret_cast<PyTypeObject*>(type);
   PyObject* made = PyDict_New();
   for (PyMethodDef& method : methods) {

@@ -17,11 +17,12 @@ template <> struct Given<const MaybeView&> { using type = const MaybeTensor&; };
 int64_t viewed(int64_t x) { return x; }
 double viewed(double x) { return x; }
 
+// A lazy copy gets its own memory first, as it may be written.
 View viewed(const Tensor& x) {
   STD_TORCH_CHECK(x.is_cpu(), "the CPU kernel takes CPU tensors");
   const auto sizes = x.sizes();
   return View{static_cast<int64_t>(sizes.size()), sizes.data(), x.strides().data(),
-              x.const_data_ptr(), x.scalar_type()}
+              x.mutable_data_ptr(), x.scalar_type()}
       .whole();
 }
 
