@@ -7,12 +7,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_kernel import DTYPES, drawn
+from torch import Tensor
 
 import ropewalk
 from ropewalk.kernels import eager, fused, native, phases
 from ropewalk.kernels.angles import tables_by_torch
 from ropewalk.kernels.plain import broadcast_tables, compute_dtype, turn
 from ropewalk.spectra import Spectrum, geometric
+from ropewalk.spectra.lanes import Turn
 
 
 @settings(max_examples=120, deadline=None)
@@ -109,3 +111,65 @@ def test_a_result_that_overlaps_its_input_is_right(monkeypatch, dtype, rotary, l
     again = memory.clone()
     expected = ropewalk.rotate(memory, None, spectrum)
     assert torch.equal(ropewalk.rotate(again, None, spectrum, out=again[:]), expected)
+
+
+def turned(x: Tensor, where: Tensor | None, offset: int, steps: Tensor, how: Turn) -> Tensor:
+    out = torch.full_like(x, torch.nan)
+    eager.rotate(x, out, where, offset, steps, how.scale, how.lanes)
+    return out
+
+
+def plainly(x: Tensor, where: Tensor, steps: Tensor, how: Turn, spectrum: Spectrum) -> Tensor:
+    cos, sin = tables_by_torch(where, steps, how.scale, compute_dtype(x.dtype))
+    cos, sin = broadcast_tables(cos, x), broadcast_tables(sin, x)
+    return turn(x, cos, -sin if how.negative else sin, spectrum.lanes)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_kept_tables_tell_apart_all_they_depend_on(dtype, layout):
+    """Tables of a few tokens are kept: for each value of everything, once more after the others."""
+    spectra = [geometric(8, layout=layout), geometric(8, 500.0, layout=layout)]
+    held = [spectrum.on().tensor for spectrum in spectra]
+    x = drawn((2, 3, 2, 8), dtype)
+    places = [torch.tensor(p) for p in ([3, 4], [4, 3], [2**40, 5], [[3, 4]], [[3, 4], [5, 6]])]
+    for _ in range(2):
+        for spectrum, steps in zip(spectra, held, strict=True):
+            for how in (*spectrum.turns, Turn(1.5, spectrum.turns[0].lanes)):
+                for where in places:
+                    found = turned(x, where, 0, steps, how)
+                    assert torch.equal(found, plainly(x, where, steps, how, spectrum))
+                found = turned(x, None, 3, steps, how)
+                assert torch.equal(found, plainly(x, places[0], steps, how, spectrum))
+
+
+def test_kept_tables_follow_steps_that_change():
+    spectrum, other = geometric(8), geometric(8, 500.0)
+    steps, how, x = spectrum.on().tensor, spectrum.turns[0], drawn((1, 3, 1, 8), torch.float32)
+    before = turned(x, None, 7, steps, how)
+    steps.copy_(other.on().tensor)
+    after = turned(x, None, 7, steps, how)
+    assert not torch.equal(after, before)
+    assert torch.equal(after, turned(x, None, 7, other.on().tensor, how))
+
+
+def test_tables_kept_in_inference_mode_serve_outside(monkeypatch):
+    monkeypatch.setattr(fused, "operators", lambda x: eager)
+    monkeypatch.setattr(fused, "direct", lambda x: eager)
+    spectrum, x = geometric(8), drawn((1, 3, 1, 8), torch.float32)
+    with torch.inference_mode():
+        first = ropewalk.rotate(x, None, spectrum, offset=11)
+    x.requires_grad_()
+    again = ropewalk.rotate(x, None, spectrum, offset=11)
+    assert torch.equal(again.detach(), first)
+    again.sum().backward()
+    assert x.grad is not None
+    back = ropewalk.rotate(x.grad, None, spectrum, offset=11)
+    torch.testing.assert_close(back, torch.ones_like(x))
+
+
+def test_no_tokens_have_tables_too():
+    spectrum = geometric(8)
+    for where in (None, torch.zeros(0, dtype=torch.int64)):
+        x = torch.zeros(1, 3, 0, 8)
+        assert turned(x, where, 0, spectrum.on().tensor, spectrum.turns[0]).shape == x.shape

@@ -9,6 +9,7 @@ addcmul would fuse them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -22,6 +23,9 @@ from ropewalk.spectra.lanes import slices
 
 _BLOCK = 1 << 19
 """Elements of a block: a few of its copies fit the cache."""
+_FEW = 8
+"""Tokens whose tables are kept: every layer of a decode step asks for the same, and to compute them
+takes longer than to turn by them."""
 
 
 def rotate(
@@ -35,7 +39,7 @@ def rotate(
 ) -> None:
     """x turned by phases, into out."""
     tables = _by_phases(x, positions, offset, steps, scale, lanes)
-    _turn(x, out, *_over(tables, x, steps.dim() == 3, lanes), lanes)
+    _turn(x, out, *_over(tables, x, steps.dim() == 3), lanes)
 
 
 def rotate_qk(
@@ -53,8 +57,8 @@ def rotate_qk(
     _require_alike(q, k)
     tables = _by_phases(q, positions, offset, steps, scale, lanes)
     per_head = steps.dim() == 3
-    for_q = _over(tables, q, per_head, lanes)
-    for_k = _over(tables, k, per_head, lanes) if per_head else for_q
+    for_q = _over(tables, q, per_head)
+    for_k = _over(tables, k, per_head) if per_head else for_q
     _turn(q, q_out, *for_q, lanes)
     _turn(k, k_out, *for_k, lanes)
 
@@ -122,9 +126,46 @@ def _by_phases(
     _require_beside(x, steps)
     if steps.dtype != torch.int64 or steps.dim() not in (2, 3):
         raise RuntimeError("steps are int64 [heads?, axes, pairs]")
-    where = token_positions(positions, offset if positions is None else None, x, steps.shape[-2])
-    cosine, sine = tables_by_torch(where, steps, scale, compute_dtype(x.dtype))
-    return cosine, -sine if lanes & 1 else sine
+    axes, wide = steps.shape[-2], compute_dtype(x.dtype)
+    tokens = x.shape[-2]
+    if positions is None and axes == 1 and tokens <= _FEW and _is_kept(steps):
+        places = tuple(range(offset, offset + tokens))
+        return _of_few(places, (tokens,), steps, steps._version, scale, lanes, wide)
+    where = token_positions(positions, offset if positions is None else None, x, axes)
+    if where.numel() <= _FEW and where.is_cpu and _is_kept(steps):
+        row = axes == 1 and where.shape == (1, tokens) and x.dim() > 3  # the same for all of x
+        places, shape = tuple(where.flatten().tolist()), (tokens,) if row else where.shape
+        return _of_few(places, shape, steps, steps._version, scale, lanes, wide)
+    return _of(where, steps, scale, lanes, wide)
+
+
+def _is_kept(steps: Tensor) -> bool:
+    """Whether steps tell when they change, and to look at positions does not mean to wait."""
+    return steps.is_cpu and not steps.is_inference()
+
+
+@lru_cache(maxsize=64)
+def _of_few(
+    places: tuple[int, ...],
+    shape: tuple[int, ...],
+    steps: Tensor,
+    version: int,
+    scale: float,
+    lanes: int,
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor]:
+    """Tables of a few positions of this shape; the version is that of steps, which may change."""
+    with torch.inference_mode(False):
+        return _of(
+            torch.tensor(places, dtype=torch.int64).reshape(shape), steps, scale, lanes, dtype
+        )
+
+
+def _of(
+    where: Tensor, steps: Tensor, scale: float, lanes: int, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    cosine, sine = tables_by_torch(where, steps, scale, dtype)
+    return _twice(cosine, -sine if lanes & 1 else sine, lanes)
 
 
 def _given(x: Tensor, cosine: Tensor, sine: Tensor, lanes: int) -> tuple[Tensor, Tensor]:
@@ -143,7 +184,7 @@ def _given(x: Tensor, cosine: Tensor, sine: Tensor, lanes: int) -> tuple[Tensor,
     if len(shape) == x.dim():
         return _twice(*tables, lanes)
     try:
-        return _over(tables, x, False, lanes)
+        return _twice(*_over(tables, x, False), lanes)
     except ValueError as error:
         raise RuntimeError(str(error)) from None  # as all kernels refuse
 
@@ -154,13 +195,11 @@ def _twice(cosine: Tensor, sine: Tensor, lanes: int) -> tuple[Tensor, Tensor]:
     return torch.cat((cosine, cosine), dim=-1), torch.cat((-sine, sine), dim=-1)
 
 
-def _over(
-    tables: tuple[Tensor, Tensor], x: Tensor, per_head: bool, lanes: int
-) -> tuple[Tensor, Tensor]:
+def _over(tables: tuple[Tensor, Tensor], x: Tensor, per_head: bool) -> tuple[Tensor, Tensor]:
     cosine, sine = tables
     if cosine.dim() > 2:
-        cosine, sine = (broadcast_tables(t, x, per_head) for t in tables)
-    return _twice(cosine, sine, lanes)
+        return broadcast_tables(cosine, x, per_head), broadcast_tables(sine, x, per_head)
+    return tables
 
 
 # --- turning ------------------------------------------------------------------------------------
@@ -176,7 +215,7 @@ def _turn(x: Tensor, out: Tensor, cosine: Tensor, sine: Tensor, lanes: int) -> N
         raise RuntimeError("x and out are strided")
     if not writable(x, out):
         raise RuntimeError("out overlaps x and is not x itself")
-    if any(t not in (1, n) for t, n in zip(cosine.shape[-2::-1], x.shape[-2::-1], strict=False)):
+    if not _broadcasts(cosine.shape[:-1], x.shape[:-1]):
         raise RuntimeError("tables do not broadcast over x")
     if x is not out and 2 * pairs != x.shape[-1]:
         _pass(x, out, first, second)
@@ -195,6 +234,13 @@ def _turn(x: Tensor, out: Tensor, cosine: Tensor, sine: Tensor, lanes: int) -> N
             b[..., first], b[..., second] = turned.split(pairs, -1)
 
 
+def _broadcasts(tables: torch.Size, x: torch.Size) -> bool:
+    """Whether sizes of tables are those of x, or 1."""
+    return tables == x[-1:] or all(
+        t in (1, n) for t, n in zip(reversed(tables), reversed(x), strict=False)
+    )
+
+
 def _turn_lanes(a: Tensor, b: Tensor, c: Tensor, s: Tensor, lanes: int) -> None:
     """Lanes a, both halves of all pairs side by side, turned into b."""
     same = a.dtype == c.dtype
@@ -202,9 +248,7 @@ def _turn_lanes(a: Tensor, b: Tensor, c: Tensor, s: Tensor, lanes: int) -> None:
     if lanes & 2:
         over = wide.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
     else:
-        half = c.shape[-1] // 2
-        low, high = wide.split_with_sizes((half, half), -1)
-        over = torch.cat((high, low), dim=-1)
+        over = torch.roll(wide, c.shape[-1] // 2, -1)  # the halves change places
     over.mul_(s)
     if same:
         torch.mul(wide, c, out=b).add_(over)

@@ -155,7 +155,8 @@ class RoPE(Rotary):
 
     def _on(self, x: Tensor) -> Tensor:
         """The steps where x is: the buffer, unless it was left behind elsewhere, say on meta."""
-        return self.steps if self.steps.device == x.device else self.derive(x.device)["steps"]
+        steps = self.steps
+        return steps if steps.device == x.device else self.derive(x.device)["steps"]
 
     def encode_k(
         self, k: Tensor, positions: Tensor | None = None, *, offset: int | Tensor | None = None
