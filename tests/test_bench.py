@@ -5,6 +5,7 @@ from __future__ import annotations
 import cmath
 import itertools
 import json
+import re
 
 import mpmath
 import pytest
@@ -13,12 +14,14 @@ from test_cli import fails_in_one_line, run
 
 from ropewalk.bench import peers, rotate
 from ropewalk.bench.cases import FAR, LAYOUTS, MODES, Case, cases, shape_of
+from ropewalk.bench.peers import PEERS
 from ropewalk.bench.peers.own import Ours
 from ropewalk.bench.problem import error, problem, tolerance, turned
 from ropewalk.bench.processes import merged
 from ropewalk.bench.rotate import Plan, measure
 from ropewalk.bench.rotor import TorchRotor
 from ropewalk.bench.timing import Effort, interleaved, is_noisy, ratio, rounds_of, settled
+from ropewalk.cli.bench import _draw
 
 SMALL = (1, 4, 6, 16)
 BRIEF = Effort(rounds=5, seconds=0.01, sample=1e-6)
@@ -341,6 +344,30 @@ def test_the_table_says_wrong_and_the_status_is_no(capsys, monkeypatch):
     assert "1×4×6×16" in out
 
 
+@pytest.mark.parametrize("width", [80, 100, 300])
+def test_tables_break_between_words_alone(capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    forms = ("ropewalk", *PEERS)
+    kinds = {"shape": [1, 32, 4096, 128], "dtype": "bfloat16", "layout": "interleaved"}
+    figures = {"ratio_to_copy": 1.25, "ratio_to_ropewalk": 9.75, "copies": True, "noisy": True}
+    errors = {"error": 1e-3, "error_at_131071": 1e-3, "verdict": "right"}
+    row = {**kinds, "mode": "forward+backward", **figures, **errors}
+    peer = {"status": "installed", "version": "2.13.0+cpu", "angles": "exact tables given"}
+    rows = [{**row, "form": form, "dtype": d} for form in forms for d in ("float32", "bfloat16")]
+    versions = {"kernel": "cpu", "torch": "2.13.0", "threads": 1, "rounds": 5, "processes": 1}
+    _draw({**versions, "rows": rows, "peers": dict.fromkeys(PEERS, peer)})
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= width
+    told = re.findall(r"[^\s-]+-?", out)
+    for form in forms:
+        for word in re.findall(r"[^-]+-?", form):
+            assert word in told
+    assert told.count("9.75*~") == 2 * len(PEERS)
+    assert told.count("1.25*~") == 2
+    assert {"float32:", "bfloat16:", "131,071", "version", "2.13.0+cpu"} <= set(told)
+    assert "…" not in out
+
+
 def test_bench_alone_prints_its_help(capsys):
     status, out, err = run(capsys, "bench")
     assert (status, err) == (0, "")
@@ -360,7 +387,9 @@ def test_bench_alone_prints_its_help(capsys):
         (("rotate", "--shape", "1,2,3,7"), "head_dim=7"),
         (("rotate", "--shape", "1,2,3,6", "--layout", "axes"), "multiple of 4"),
         (("rotate", "--shape", "0,2,3,8"), "1,32,4096,128"),
-        (("rotate", "--shape", "99999,99999,99999,8"), "1,32,4096,128"),
+        (("rotate", "--shape", "1,2,3.5,8"), "four integers"),
+        (("rotate", "--shape", "1,1,100000000,64"), "6,400,000,000 values, and 4,294,967,296 are"),
+        (("rotate", "--shape", "99999,99999,99999,8"), "the most that are rotated at once"),
         (("rotate", "--rounds", "1"), "at least 3"),
         (("rotate", "--threads", "0"), "--threads 0"),
         (("rotate", "--threads", "100000"), "100000"),

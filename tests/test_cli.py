@@ -203,6 +203,18 @@ def test_version_names_the_kernel(capsys):
     assert out.count("\n") == 1
 
 
+def test_versions_in_json(capsys):
+    for order in (("--version", "--json"), ("--json", "--version")):
+        status, out, err = run(capsys, *order)
+        assert (status, err) == (0, "")
+        found = json.loads(out)
+        assert list(found) == ["ropewalk", "torch", "kernel"]
+        line = "ropewalk {ropewalk}, torch {torch}, kernel: {kernel}\n".format(**found)
+        assert run(capsys, "--version") == (0, line, "")
+    assert "'ropewalk show --json'" in fails_in_one_line(capsys, "--json", "show", "rope")
+    assert "after a command" in fails_in_one_line(capsys, "--json")
+
+
 def test_help_is_quick_and_loads_nothing_heavy():
     code = (
         "import sys; from ropewalk.cli import main; main(['--help']); "

@@ -202,7 +202,17 @@ def script(path: Path, *lines: str) -> str:
 
 def test_without_a_compiler_the_build_says_so(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(ValueError, match=r"no C\+\+ compiler found .*no-such-compiler.*PyTorch"):
+    with pytest.raises(ValueError, match=r"^CXX='no-such-compiler': .*unset it.*PyTorch"):
+        build.build()
+    monkeypatch.setenv("CXX", "/nonexistent/c++ -m64")
+    with pytest.raises(ValueError, match=r"^CXX='.*': there is no program '/nonexistent/c\+\+'"):
+        build.build()
+    monkeypatch.setenv("CXX", "c++ 'unclosed")
+    with pytest.raises(ValueError, match=r"^CXX=\"c\+\+ 'unclosed\" is no command line: "):
+        build.build()
+    monkeypatch.setenv("CXX", " ")
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(ValueError, match=r"no C\+\+ compiler found .*set CXX.*PyTorch"):
         build.build()
 
 
@@ -250,6 +260,49 @@ def test_build_kernel_says_no_where_the_result_does_not_load(monkeypatch, tmp_pa
     native.kernel.cache_clear()
     try:
         assert main(["build-kernel"]) == 1
+        out, err = capsys.readouterr()
+        assert "does not load" in out
+        assert err == f"compiling with {made}: up to a minute or two\n"
+        assert main(["build-kernel"]) == 1, "what does not load is compiled again"
+        assert capsys.readouterr().err == err
     finally:
         native.kernel.cache_clear()
-    assert "does not load" in capsys.readouterr().out
+
+
+@needs_library
+def test_build_kernel_compiles_what_is_not_there_and_else_says_so(monkeypatch, tmp_path, capsys):
+    """In place of a compiler, one that takes no time: what it links is the library built here."""
+    (tmp_path / "ready.so").write_bytes(whole())
+    made = script(
+        tmp_path / "c++",
+        f"echo called >> {tmp_path / 'calls'}",
+        'while [ "$1" != -o ]; do shift; done',
+        f'cp {tmp_path / "ready.so"} "$2"',
+    )
+    monkeypatch.setenv("CXX", made)
+    monkeypatch.setenv("ROPEWALK_KERNEL", "pytorch")  # this process has a library already
+    monkeypatch.setattr(library, "folders", lambda: [tmp_path / "there"])
+
+    def calls(*arguments: str) -> tuple[int, str, str]:
+        (tmp_path / "calls").write_text("")
+        assert main(["build-kernel", *arguments]) == 0
+        return (tmp_path / "calls").read_text().count("called"), *capsys.readouterr()
+
+    native.kernel.cache_clear()
+    try:
+        often, first, err = calls()
+        assert often > 1
+        assert err == f"compiling with {made}: up to a minute or two\n"
+        assert Path(first.splitlines()[0]) == tmp_path / "there" / library.name_of(whole())
+        often, again, err = calls()
+        assert (often, again) == (0, first)
+        assert err == "built already, of the same sources; --force compiles it again\n"
+        often, again, err = calls("--json")
+        assert (often, json.loads(again)["compiled"], err) == (0, False, "")
+        often, again, err = calls("--force", "--json")
+        assert (often > 1, json.loads(again)["compiled"], err) == (True, True, "")
+        Path(first.splitlines()[0]).write_bytes(whole()[:-1])
+        often, again, err = calls()
+        assert (often > 1, again) == (True, first), "a damaged one is no reason to leave it"
+    finally:
+        native.kernel.cache_clear()

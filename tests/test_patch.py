@@ -204,6 +204,22 @@ def test_unpatch_gives_back_the_same_objects(x: Tensor):
     assert unpatch(module) == 0
 
 
+def test_a_report_follows_unpatch():
+    module = zoo.Attention()
+    report = patch(module)
+    before = report.left
+    assert report.patched
+    unpatch(module)
+    assert (report.patched, bool(report)) == ({}, False)
+    assert "rotations fused in 0 modules, 1 left" in str(report)
+    assert before == {}
+    assert list(report.left.values()) == ["it was unpatched since"]
+    again = patch(module)
+    assert again.left == {}
+    assert again.patched
+    assert report.patched == {}
+
+
 def test_patching_twice_changes_nothing_more():
     module = zoo.Attention()
     first = str(patch(module))
@@ -643,6 +659,21 @@ def test_unpatch_gives_tables_back(config: Any):
     assert type(rotary) is cls
     assert list(rotary.__dict__) == list(state)
     assert torch.equal(before, model(IDS).logits)
+
+
+def test_exact_tables_stay_in_every_report(config: Any):
+    model = llama(config)
+    first = patch(model, exact=True)
+    second = patch(model)
+    assert "  exact  tables of model.rotary_emb: " in str(first)
+    assert str(second) == str(first)
+    assert second.tables == first.tables
+    unpatch(model)
+    assert str(second) == str(first)
+    assert "exact  tables" not in str(first)
+    assert "left   tables of model.rotary_emb: it was unpatched since" in str(first)
+    assert not first
+    assert patch(model).tables == []
 
 
 def test_exact_tables_survive_a_cast(config: Any):

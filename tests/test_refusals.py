@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ropewalk import kernels
+from ropewalk import RoPE, kernels
 from ropewalk.kernels import Steps, eager, native
 from ropewalk.spectra import geometric
 
@@ -184,6 +185,107 @@ def test_k_is_refused_before_q_is_changed(norm: bool):
     with pytest.raises(ValueError, match="weight has shape"):
         kernels.norm_rotate_qk_(q, normal(2, 1, 5, 8), None, normal(7), None, SPECTRUM)
     assert torch.equal(q, before)
+
+
+@pytest.mark.parametrize("call", ["rotate_qk", "rotate_qk_", "norm_rotate_qk", "norm_rotate_qk_"])
+def test_a_decoded_q_beside_all_of_k_is_refused(call: str):
+    """Both would be turned from position 0 on, and the decoded token as if it were the first."""
+    weights = (None, None) if "norm" in call else ()
+    for place, (ours, theirs) in enumerate(((1, 5), (5, 1), (4, 5))):
+        q, k = normal(2, 4, ours, 8), normal(2, 1, theirs, 8)
+        before = q.clone(), k.clone()
+        for where, more in (
+            (None, {}),
+            (None, {"offset": 3}),
+            (None, {"offset": torch.tensor([3, 4])}),
+            (integers(), {}),
+            (torch.arange(ours), {}),
+        ):
+            given = q.requires_grad_(place == 1 and not call.endswith("_"))
+            with pytest.raises(ValueError, match=r"apart: rotate\(q, None, .*offset") as caught:
+                getattr(kernels, call)(given, k, *weights, where, SPECTRUM, **more)
+            assert f"q has shape (2, 4, {ours}, 8), that is {ours} tokens" in str(caught.value)
+            assert f"k has shape (2, 1, {theirs}, 8), that is {theirs};" in str(caught.value)
+        assert torch.equal(q, before[0])
+        assert torch.equal(k, before[1])
+
+
+@pytest.mark.parametrize("call", ["rotate_qk", "rotate_qk_", "norm_rotate_qk", "norm_rotate_qk_"])
+def test_k_is_called_k(call: str):
+    weights = (None, None) if "norm" in call else ()
+    with pytest.raises(ValueError, match=r"^k has shape \(2, 1, 5, 6\); this spectrum turns"):
+        getattr(kernels, call)(normal(2, 4, 5, 8), normal(2, 1, 5, 6), *weights, None, SPECTRUM)
+
+
+def test_a_graph_refuses_q_and_k_of_unlike_tokens_too():
+    def turned(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return kernels.rotate_qk(q, k, None, SPECTRUM)
+
+    compiled = torch.compile(turned, backend="eager", dynamic=True)
+    q, k = normal(2, 4, 5, 8), normal(2, 1, 5, 8)
+    assert all(map(torch.equal, compiled(q, k), turned(q, k)))
+    with pytest.raises(ValueError, match="k has shape"):
+        compiled(q[:, :, :2], k)
+
+
+@pytest.mark.parametrize("call", [name for name in FREE if "spectrum" in FREE[name]()])
+def test_an_encoding_in_place_of_its_spectrum_is_told_so(call: str):
+    with pytest.raises(TypeError, match=r"got RoPE; pass the one it has, as in rope\.spectrum$"):
+        getattr(kernels, call)(**{**FREE[call](), "spectrum": RoPE(8)})
+
+
+@pytest.mark.parametrize("call", ["rotate_", "rotate_by_", "norm_rotate_"])
+def test_an_expanded_tensor_is_not_changed_in_place(call: str):
+    x = normal(2, 1, 5, 8).expand(2, 3, 5, 8)
+    with pytest.raises(
+        ValueError, match=r"^x of shape \(2, 3, 5, 8\) is expanded.*such as rotate$"
+    ):
+        getattr(kernels, call)(**{**CALLS[call](), "x": x})
+    with pytest.raises(ValueError, match=r"^out of shape \(2, 3, 5, 8\) is expanded"):
+        getattr(kernels, call[:-1])(**{**FREE[call[:-1]](), "out": x})
+
+
+def test_an_offset_for_each_batch_row_is_one_for_each():
+    x, starts = normal(2, 3, 5, 8), torch.tensor([3, 5, 6])
+    words = r"^offset has shape \(3,\), .*that is 3; x of shape \(2, 3, 5, 8\) has 2 batch rows$"
+    for call in (
+        lambda: kernels.rotate(x, None, SPECTRUM, offset=starts),
+        lambda: kernels.rotate_(x, None, SPECTRUM, offset=starts),
+        lambda: kernels.norm_rotate(x, None, None, SPECTRUM, offset=starts),
+        lambda: RoPE(8).encode_q(x, offset=starts),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call()
+    with pytest.raises(ValueError, match=r"^offset has .*x of shape \(3, 5, 8\) has no batch"):
+        kernels.rotate(x[0], None, SPECTRUM, offset=starts)
+    for fitting in (starts[:2], starts[:1]):
+        where = fitting[:, None] + integers()
+        turned = kernels.rotate(x, None, SPECTRUM, offset=fitting)
+        assert torch.equal(turned, kernels.rotate(x, where, SPECTRUM))
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+@pytest.mark.parametrize("rotary_dim", [8, 6])
+def test_tables_with_every_angle_twice_are_told_so(layout: str, rotary_dim: int):
+    x = normal(2, 3, 5, 8)
+    once = normal(5, rotary_dim // 2)
+    twice = torch.cat((once, once), -1) if layout == "half" else once.repeat_interleave(2, -1)
+    how = "" if layout == "half" else ", layout='interleaved'"
+    words = (
+        f"cos has {rotary_dim} columns, and rotary_dim/2 are wanted. If cos and sin hold every "
+        f"angle twice, as transformers has them, {rotary_dim // 2} are: use "
+        f"ropewalk.halve_tables(cos, sin{how})"
+    )
+    for call in (
+        lambda: kernels.rotate_by(x, twice, twice, layout=layout),
+        lambda: kernels.rotate_by_(x, twice, twice, layout=layout),
+        lambda: kernels.rotate_qk_by(x, x, twice, twice, layout=layout),
+    ):
+        with pytest.raises(ValueError, match=f"{re.escape(words)}$"):
+            call()
+    kernels.rotate_by(x, *kernels.halve_tables(twice, twice, layout=layout), layout=layout)
+    with pytest.raises(ValueError, match=r"^10 rotated lanes .* do not fit in head_dim=8$"):
+        kernels.rotate_by(x, normal(5, 5), normal(5, 5), layout=layout)
 
 
 @pytest.mark.parametrize(

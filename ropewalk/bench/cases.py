@@ -37,6 +37,8 @@ MODES = {
 BASE = 10_000.0
 FAR = 131_071
 """The position at which every form's error is told."""
+MOST_VALUES = 1 << 32
+"""Of one tensor: 16 GiB in float32, several of which a benchmark holds."""
 _DECODED = 4095
 """The position of a decoded token."""
 
@@ -128,15 +130,21 @@ def shape_of(text: str) -> Shape:
     """``"1,32,4096,128"`` as a shape.
 
     Raises:
-        ValueError: it is not four positive integers.
+        ValueError: it is not four positive integers, or has more than :data:`MOST_VALUES` values.
     """
     try:
         numbers = tuple(int(part) for part in text.split(","))
     except ValueError:
         numbers = ()
-    if len(numbers) != 4 or min(numbers) < 1 or math.prod(numbers) > 1 << 32:
+    if len(numbers) != 4 or min(numbers) < 1:
         raise ValueError(
-            f"--shape {text!r} must be batch,heads,tokens,head_dim, such as 1,32,4096,128"
+            f"--shape {text!r} must be batch,heads,tokens,head_dim, four integers of at least 1, "
+            "such as 1,32,4096,128"
+        )
+    if math.prod(numbers) > MOST_VALUES:
+        raise ValueError(
+            f"--shape {text!r} has {math.prod(numbers):,} values, and {MOST_VALUES:,} are the most "
+            "that are rotated at once; use fewer tokens, heads or batch rows"
         )
     return numbers
 

@@ -23,6 +23,7 @@ from ropewalk.cli.encodings import encodings
 from ropewalk.cli.explain import explain
 from ropewalk.cli.extend import extend
 from ropewalk.cli.named import plugin_warnings_in_a_line
+from ropewalk.cli.output import print_json
 from ropewalk.cli.precision import precision
 from ropewalk.cli.race import INTERRUPTED, race
 from ropewalk.cli.report import report
@@ -41,30 +42,38 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import PackageNotFoundError, version
+def _versions() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
 
-        from ropewalk.kernels import active
+    from ropewalk.kernels import active
 
-        try:
-            torch = version("torch")
-        except PackageNotFoundError:
-            torch = "not installed"
-        print(f"ropewalk {__version__}, torch {torch}, kernel: {active()}")
-        raise typer.Exit()
+    try:
+        torch = version("torch")
+    except PackageNotFoundError:
+        torch = "not installed"
+    return {"ropewalk": __version__, "torch": torch, "kernel": active()}
 
 
 @app.callback()
 def _main(
     context: typer.Context,
-    _show_version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_version, is_eager=True, help="Print the versions and the kernel."
-        ),
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the versions and the kernel.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --version: one JSON document on stdout.")
     ] = False,
 ) -> None:
+    if as_json and not version:
+        command = context.invoked_subcommand or "encodings"
+        raise ValueError(f"--json goes after a command, as in 'ropewalk {command} --json'")
+    if version:
+        found = _versions()
+        if as_json:
+            print_json(found)
+        else:
+            print("ropewalk {ropewalk}, torch {torch}, kernel: {kernel}".format(**found))
+        raise typer.Exit()
     if context.invoked_subcommand is None:
         print(context.get_help())
 

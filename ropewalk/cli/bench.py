@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 import typer
@@ -142,6 +143,9 @@ def _plan(
 
 # --- drawing -------------------------------------------------------------------------------------
 
+KEYS = ("shape", "dtype", "layout", "mode")
+"""What tells the rows of a table apart."""
+
 
 def _draw(document: dict[str, Any]) -> None:
     from rich.text import Text
@@ -156,7 +160,10 @@ def _draw(document: dict[str, Any]) -> None:
         )
     )
     forms = list(dict.fromkeys(row["form"] for row in document["rows"]))
-    out.print(_ratios(document["rows"], [form for form in forms if form != "copy"]))
+    for place, table in enumerate(
+        _ratios(document["rows"], [form for form in forms if form != "copy"], out.width)
+    ):
+        out.print(*([""] if place else []), table, sep="\n")
     out.print(
         Text(
             "ropewalk: time ÷ copying the same bytes. Peers: time ÷ ropewalk's, above 1 is slower. "
@@ -168,21 +175,47 @@ def _draw(document: dict[str, Any]) -> None:
     out.print(_errors(document))
 
 
-def _ratios(rows: list[dict[str, Any]], forms: list[str]) -> Any:
+def _ratios(rows: list[dict[str, Any]], forms: list[str], width: int) -> Iterator[Any]:
+    """Every case a row, every form a column; as many tables beneath each other as it takes."""
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for heading in ("shape", "dtype", "layout", "mode"):
-        table.add_column(heading, no_wrap=True)
-    for form in forms:
-        table.add_column(form, justify="right", overflow="fold", min_width=5)
-    cases: dict[tuple[Any, ...], dict[str, Any]] = {}
+    cases: dict[tuple[str, ...], dict[str, str]] = {}
     for row in rows:
         key = ("×".join(map(str, row["shape"])), row["dtype"], row["layout"], row["mode"])
-        cases.setdefault(key, {})[row["form"]] = row
-    for key, found in cases.items():
-        table.add_row(*key, *(_cell(found[form]) for form in forms))
-    return table
+        cases.setdefault(key, {})[row["form"]] = _cell(row)
+    columns = {
+        form: (form.replace("-", "-\n"), [found[form] for found in cases.values()])
+        for form in forms
+    }
+    keys = [_widest(column) for column in zip(KEYS, *cases, strict=True)]
+    room = width - sum(keys) - len(keys)
+    for block in _blocks({f: _widest([h, *cells]) for f, (h, cells) in columns.items()}, room):
+        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+        for heading in KEYS:
+            table.add_column(heading, no_wrap=True)
+        for form in block:
+            table.add_column(columns[form][0], justify="right", overflow="fold", min_width=5)
+        for key, found in cases.items():
+            table.add_row(*key, *(found[form] for form in block))
+        yield table
+
+
+def _widest(cells: Iterable[str]) -> int:
+    return max(len(line) for cell in cells for line in cell.split("\n"))
+
+
+def _blocks(widths: dict[str, int], room: int) -> Iterator[list[str]]:
+    """Columns in their order, as many at a time as there is room for, and one at least."""
+    block: list[str] = []
+    used = -1
+    for name, width in widths.items():
+        if block and used + 1 + width > room:
+            yield block
+            block, used = [], -1
+        block.append(name)
+        used += 1 + width
+    if block:
+        yield block
 
 
 def _cell(row: dict[str, Any]) -> str:
@@ -196,14 +229,14 @@ def _cell(row: dict[str, Any]) -> str:
 def _errors(document: dict[str, Any]) -> Any:
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     dtypes = list(dict.fromkeys(row["dtype"] for row in document["rows"]))
     table.add_column("form", no_wrap=True)
     for dtype in dtypes:
-        table.add_column(f"{dtype}: error", justify="right")
-        table.add_column("at 131,071", justify="right")
+        table.add_column(f"{dtype}:\nerror", justify="right", no_wrap=True)
+        table.add_column("at\n131,071", justify="right", no_wrap=True)
     table.add_column("angles")
-    table.add_column("version or why not", overflow="fold")
+    table.add_column("version\nor why not", overflow="fold", min_width=10)
     peers = {"ropewalk": {"status": "installed", "version": "", "angles": "its own"}}
     for name, peer in {**peers, **document["peers"]}.items():
         mine = [row for row in document["rows"] if row["form"] == name]

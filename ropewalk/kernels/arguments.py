@@ -65,7 +65,43 @@ def require_own_memory(name: str, x: Tensor) -> None:
         )
 
 
-def require_changeable(x: Tensor) -> None:
+def require_as_many_tokens(q: Tensor, k: Tensor) -> None:
+    """Refuse q and k that no positions can serve both, as of one decoded token and a cache.
+
+    Raises:
+        ValueError: they differ in tokens.
+    """
+    if q.shape[-2] != k.shape[-2]:
+        raise ValueError(
+            f"q has shape {tuple(q.shape)}, that is {q.shape[-2]} tokens, and k has shape "
+            f"{tuple(k.shape)}, that is {k.shape[-2]}; in one call both lie at the same "
+            "positions. Rotate each apart: rotate(q, None, spectrum, offset=…) with the position "
+            "of its first token, or rotate(q, positions, spectrum)"
+        )
+
+
+def require_starts(offset: object, x: Tensor, name: str = "x") -> None:
+    """Refuse first positions ``[batch]`` that are not one for each batch row of x.
+
+    Raises:
+        ValueError: another number of them, or x has no batch dimension.
+    """
+    if not isinstance(offset, Tensor) or not offset.dim():
+        return
+    given = f"offset has shape {tuple(offset.shape)}, a first position for each batch row"
+    if x.dim() < 4:
+        raise ValueError(
+            f"{given}, and {name} of shape {tuple(x.shape)} has no batch dimension; use an int, or "
+            f"{name} [batch, heads, tokens, head_dim]"
+        )
+    rows, found = x.shape[-4], offset.shape[0]
+    if found != 1 and found != rows:
+        raise ValueError(
+            f"{given}, that is {found}; {name} of shape {tuple(x.shape)} has {rows} batch rows"
+        )
+
+
+def require_changeable(x: Tensor, name: str = "x") -> None:
     """Refuse an x that cannot be changed in place, as PyTorch's own operations do.
 
     Raises:
@@ -73,7 +109,11 @@ def require_changeable(x: Tensor) -> None:
     """
     if torch.is_grad_enabled() and x.requires_grad and x.is_leaf:
         raise ValueError(
-            "x is a leaf that requires grad, which cannot be changed in place; use the form "
+            f"{name} is a leaf that requires grad, which cannot be changed in place; use the form "
             "without the underscore, or torch.no_grad()"
         )
-    require_own_memory("x", x)
+    if expanded(x):
+        raise ValueError(
+            f"{name} of shape {tuple(x.shape)} is expanded: several places share one memory, so it "
+            "cannot be changed in place; use the form without the underscore, such as rotate"
+        )

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ropewalk.kernels import library
 
+_COMPILERS = ("c++", "g++", "clang++")
 _COMMON = ("-O3", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-math-errno")
 _EXACT = ("-ffp-contract=off", "-fno-tree-slp-vectorize")
 """No fused multiply-add: turned lanes then agree bit for bit with plain tensor arithmetic.
@@ -42,18 +43,34 @@ def compiler() -> list[str]:
     """The C++ compiler: ``$CXX`` and its arguments, or the first of c++, g++, clang++ there is.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is none, or CXX names no program.
     """
-    wanted = os.environ.get("CXX", "")
-    for command in [wanted] if wanted.strip() else ["c++", "g++", "clang++"]:
-        name, *arguments = shlex.split(command)
+    wanted = os.environ.get("CXX", "").strip()
+    if wanted:
+        return _chosen(wanted)
+    for name in _COMPILERS:
         found = shutil.which(name)
         if found:
-            return [found, *arguments]
+            return [found]
     raise ValueError(
-        f"no C++ compiler found (looked for {wanted or 'c++, g++, clang++'}); install one, such as "
+        f"no C++ compiler found (looked for {', '.join(_COMPILERS)}); install one, such as "
         "Debian's g++, or set CXX. Without the kernel, rotations run on PyTorch"
     )
+
+
+def _chosen(wanted: str) -> list[str]:
+    """The command that CXX gives."""
+    try:
+        name, *arguments = shlex.split(wanted)
+    except ValueError as error:
+        raise ValueError(f"CXX={wanted!r} is no command line: {error}") from error
+    found = shutil.which(name)
+    if found is None:
+        raise ValueError(
+            f"CXX={wanted!r}: there is no program {name!r}; set CXX to a C++ compiler, or unset it "
+            f"to look for {', '.join(_COMPILERS)}. Without the kernel, rotations run on PyTorch"
+        )
+    return [found, *arguments]
 
 
 def _torch() -> Path:

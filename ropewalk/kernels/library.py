@@ -12,6 +12,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -78,6 +79,15 @@ def built(where: list[Path] | None = None) -> Iterator[Path]:
         for name in names:
             if name.startswith(_stem() + "-") and name.endswith(_SUFFIX):
                 yield folder / name
+
+
+def standing() -> Path | None:
+    """The first library of these sources that is whole, where libraries lie; None if none is."""
+    for path in built():
+        with suppress(OSError):
+            if is_whole(path):
+                return path
+    return None
 
 
 def remove_outdated(folder: Path) -> None:

@@ -23,7 +23,7 @@ from ropewalk.kernels.kinds import ordinary
 from ropewalk.kernels.norm_arguments import require_eps, require_weight
 from ropewalk.kernels.phases import tables
 from ropewalk.kernels.plain import broadcast_tables, compute_dtype, turn
-from ropewalk.kernels.rotate import checked, require_both_changeable
+from ropewalk.kernels.rotate import checked, fitting, require_both_changeable
 from ropewalk.kernels.sharded import is_distributed, own_weight, rotate_shards
 from ropewalk.kernels.steps import Steps
 from ropewalk.spectra import Spectrum
@@ -125,16 +125,18 @@ def norm_rotate_qk(
     """:func:`norm_rotate` of q and k at the same positions; head counts may differ.
 
     The kernel takes both in one pass, so sin and cos are computed once.
+
+    Raises:
+        ValueError: q and k differ in tokens.
     """
     weights = (q_weight, k_weight)
     done = _at_once((q, k), weights, positions, spectrum, eps, offset, None)
     if done is not None:
         return done[0], done[1]
-    require_tensor(q, "q")
-    require_tensor(k, "k")
+    steps = fitting(q, k, spectrum)
     return (
-        norm_rotate(q, q_weight, positions, spectrum, eps=eps, offset=offset),
-        norm_rotate(k, k_weight, positions, spectrum, eps=eps, offset=offset),
+        norm_rotate(q, q_weight, positions, steps, eps=eps, offset=offset),
+        norm_rotate(k, k_weight, positions, steps, eps=eps, offset=offset),
     )
 
 
@@ -153,15 +155,14 @@ def norm_rotate_qk_(
     weights = (q_weight, k_weight)
     if _at_once((q, k), weights, positions, spectrum, eps, offset, (q, k)) is not None:
         return q, k
-    require_tensor(q, "q")
-    require_tensor(k, "k")
+    steps = fitting(q, k, spectrum)
     require_eps(eps)
-    require_both_changeable(q, k, positions, spectrum, False, offset)
+    require_both_changeable(q, k, positions, steps, False, offset)
     for x, weight in ((q, q_weight), (k, k_weight)):
         require_weight(weight, x)
     return (
-        norm_rotate_(q, q_weight, positions, spectrum, eps=eps, offset=offset),
-        norm_rotate_(k, k_weight, positions, spectrum, eps=eps, offset=offset),
+        norm_rotate_(q, q_weight, positions, steps, eps=eps, offset=offset),
+        norm_rotate_(k, k_weight, positions, steps, eps=eps, offset=offset),
     )
 
 

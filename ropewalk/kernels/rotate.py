@@ -14,8 +14,10 @@ from torch import Tensor
 from ropewalk.kernels import fused
 from ropewalk.kernels.arguments import (
     check_out,
+    require_as_many_tokens,
     require_bool,
     require_changeable,
+    require_starts,
     require_tensor,
 )
 from ropewalk.kernels.derivatives import watched
@@ -26,6 +28,7 @@ from ropewalk.kernels.sharded import is_distributed, rotate_shards
 from ropewalk.kernels.steps import Steps, require_whole
 from ropewalk.positions.contract import token_positions
 from ropewalk.spectra import Spectrum
+from ropewalk.spectra.spectrum import no_spectrum
 
 
 def rotate(
@@ -86,14 +89,18 @@ def checked(
     spectrum: Spectrum | Steps,
     inverse: object,
     offset: int | Tensor | None,
+    name: str = "x",
 ) -> tuple[Steps, Tensor]:
-    """Steps and int64 positions that fit x, or a refusal."""
+    """Steps and int64 positions that fit x, or a refusal that calls x by ``name``."""
     steps = _as_steps(spectrum, x)
     require_bool(inverse)
-    spectrum_lanes(steps.spectrum, x)
-    where = token_positions(positions, offset, x, steps.spectrum.axes)
+    spectrum_lanes(steps.spectrum, x, name)
+    where = token_positions(positions, offset, x, steps.spectrum.axes, of=name)
+    require_starts(offset, x, name)
     if where.device != x.device:
-        raise ValueError(f"x is on {x.device}, positions are on {where.device}; move one of them")
+        raise ValueError(
+            f"{name} is on {x.device}, positions are on {where.device}; move one of them"
+        )
     require_same_device(where, steps.tensor)
     _check_places(where, steps.spectrum, x)
     return steps, where
@@ -105,10 +112,7 @@ def _as_steps(spectrum: Spectrum | Steps, x: Tensor) -> Steps:
     if isinstance(spectrum, Steps):
         require_whole(spectrum)
         return spectrum
-    raise TypeError(
-        f"spectrum must be a Spectrum or Steps, got {type(spectrum).__name__}; "
-        "build one with ropewalk.spectra.geometric(head_dim, base)"
-    )
+    raise TypeError(f"spectrum must be a Spectrum or Steps, got {no_spectrum(spectrum)}")
 
 
 def _check_places(where: Tensor, spectrum: Spectrum, x: Tensor) -> None:
@@ -119,7 +123,7 @@ def _check_places(where: Tensor, spectrum: Spectrum, x: Tensor) -> None:
     broadcast_shape([*shape, spectrum.pairs], x, spectrum.heads is not None)
 
 
-def spectrum_lanes(spectrum: Spectrum, x: Tensor) -> tuple[slice, slice]:
+def spectrum_lanes(spectrum: Spectrum, x: Tensor, name: str = "x") -> tuple[slice, slice]:
     """The lanes of x that ``spectrum`` turns.
 
     Raises:
@@ -127,7 +131,7 @@ def spectrum_lanes(spectrum: Spectrum, x: Tensor) -> tuple[slice, slice]:
     """
     if x.dim() < 2 or x.shape[-1] != spectrum.head_dim:
         raise ValueError(
-            f"x has shape {tuple(x.shape)}; this spectrum turns [..., heads, tokens, "
+            f"{name} has shape {tuple(x.shape)}; this spectrum turns [..., heads, tokens, "
             f"{spectrum.head_dim}]"
         )
     return spectrum.lanes
@@ -160,6 +164,7 @@ def rotate_(
         require_changeable(x)
         return x.copy_(turned)
     if not fused.needs_derivative(x):
+        require_changeable(x)
         return rotate(x, positions, spectrum, inverse=inverse, offset=offset, out=x)
     steps, where = checked(x, positions, spectrum, inverse, offset)
     require_changeable(x)
@@ -181,14 +186,16 @@ def rotate_qk(
 ) -> tuple[Tensor, Tensor]:
     """:func:`rotate` of q and k at the same positions; head counts may differ.
 
-    The kernel takes both in one pass, so sin and cos are computed once.
+    The kernel takes both in one pass, so sin and cos are computed once. A decoded q beside all of k
+    lies at other positions than k: call :func:`rotate` of each.
+
+    Raises:
+        ValueError: q and k differ in tokens.
     """
     together = fused.two(q, k, positions, spectrum, inverse, offset)
     if together is not None:
         return together
-    require_tensor(q, "q")
-    require_tensor(k, "k")
-    steps = _as_steps(spectrum, q)
+    steps = fitting(q, k, spectrum)
     return (
         rotate(q, positions, steps, inverse=inverse, offset=offset),
         rotate(k, positions, steps, inverse=inverse, offset=offset),
@@ -208,14 +215,23 @@ def rotate_qk_(
     together = fused.two_(q, k, positions, spectrum, inverse, offset)
     if together is not None:
         return together
-    require_tensor(q, "q")
-    require_tensor(k, "k")
-    steps = _as_steps(spectrum, q)
+    steps = fitting(q, k, spectrum)
     require_both_changeable(q, k, positions, steps, inverse, offset)
     return (
         rotate_(q, positions, steps, inverse=inverse, offset=offset),
         rotate_(k, positions, steps, inverse=inverse, offset=offset),
     )
+
+
+def fitting(q: Tensor, k: Tensor, spectrum: Spectrum | Steps) -> Steps:
+    """Steps that turn q and k, which are tensors of as many tokens, or a refusal."""
+    require_tensor(q, "q")
+    require_tensor(k, "k")
+    steps = _as_steps(spectrum, q)
+    spectrum_lanes(steps.spectrum, q, "q")
+    spectrum_lanes(steps.spectrum, k, "k")
+    require_as_many_tokens(q, k)
+    return steps
 
 
 def require_both_changeable(
@@ -229,7 +245,7 @@ def require_both_changeable(
     """Refuse k before q is changed. Whatever else than plain tensors is asked for itself later."""
     if not ordinary(q, k, positions):
         return
-    for x in (q, k):
-        checked(x, positions, spectrum, inverse, offset)
+    for name, x in (("q", q), ("k", k)):
+        checked(x, positions, spectrum, inverse, offset, name)
         compute_dtype(x.dtype)
-        require_changeable(x)
+        require_changeable(x, name)

@@ -23,7 +23,7 @@ from ropewalk.kernels.derivatives import watched_by
 from ropewalk.kernels.kinds import ordinary, require_dense
 from ropewalk.kernels.plain import broadcast_tables, compute_dtype, turn
 from ropewalk.kernels.sharded import is_distributed, rotate_shards_by
-from ropewalk.spectra.lanes import number, pair_slices
+from ropewalk.spectra.lanes import LAYOUTS, number, pair_slices
 
 
 @lru_cache(maxsize=1024)
@@ -115,6 +115,7 @@ def _carefully(
             f"x is on {x.device}, cos on {cos.device}, sin on {sin.device}; move them to one device"
         )
     wide = compute_dtype(x.dtype)
+    _require_once(x.shape[-1], cos.shape[-1], layout, lane_offset)
     lanes = pair_slices(x.shape[-1], cos.shape[-1], layout, lane_offset, pairing)
     if cos.dim() == x.dim():
         _require_broadcast(cos, x)
@@ -134,6 +135,20 @@ def _carefully(
         turned = watched_by(x, cos, sin, number(lanes))
         return turn(x, cos, sin, lanes) if turned is None else turned
     return out.copy_(turn(x, cos, sin, lanes))
+
+
+def _require_once(width: int, columns: int, layout: str, lane_offset: int) -> None:
+    """Refuse tables that are too wide by their second copies, where that can be told."""
+    if lane_offset < 0 or lane_offset + 2 * columns <= width or layout not in LAYOUTS:
+        return
+    if columns % 2 == 0 and lane_offset + columns <= width:
+        how = "" if layout == "half" else f", layout={layout!r}"
+        raise ValueError(
+            f"{2 * columns} rotated lanes at lane_offset={lane_offset} do not fit in "
+            f"head_dim={width}: cos has {columns} columns, and rotary_dim/2 are wanted. If cos and "
+            f"sin hold every angle twice, as transformers has them, {columns // 2} are: use "
+            f"ropewalk.halve_tables(cos, sin{how})"
+        )
 
 
 def _as_full(table: Tensor, x: Tensor) -> Tensor:
@@ -192,6 +207,7 @@ def rotate_by_(
 
     watched = any(isinstance(t, Tensor) and fused.needs_derivative(t) for t in (x, cos, sin))
     if not watched:
+        require_changeable(x)
         return turned(x)
     result = turned()
     require_changeable(x)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from ropewalk.models.columns import Exact, read_off
-from ropewalk.models.fused import rebind, replaced
+from ropewalk.models.fused import UNDONE, rebind, replaced
 
 STATE = "_ropewalk_exact"
 ORIGINAL = "_ropewalk_with_tables"
@@ -73,6 +73,12 @@ def make_exact(model: nn.Module) -> list[Table]:
     return found or [Table("the model", None, None, 0, "no module in it has an inv_freq")]
 
 
+def standing(model: nn.Module) -> list[Table]:
+    """What :func:`make_exact` has told of the modules that have exact tables now."""
+    kept = (module.__dict__.get(STATE) for module in model.modules())
+    return [table for state in kept if state is not None for table in state["tables"]]
+
+
 def _take_over(module: nn.Module, made: dict[str | None, Exact], reports: list[Table]) -> None:
     cls = type(module)
     module.__class__ = exact_class(cls)
@@ -86,7 +92,8 @@ def restore_tables(module: nn.Module) -> bool:
         return False
     exact = type(module)
     cls = module.__class__ = vars(exact)[ORIGINAL]
-    del module.__dict__[STATE]
+    for table in module.__dict__.pop(STATE)["tables"]:
+        table.reason = table.reason or UNDONE
     rebind(module, {_forward(exact): _forward(cls)})
     return True
 

@@ -19,6 +19,8 @@ from ropewalk.models.plan import Method, plan
 
 STATE = "_ropewalk_place"
 ORIGINAL = "_ropewalk_original"
+UNDONE = "it was unpatched since"
+"""Why what was patched runs the model's own code again; reports of the patch then say so."""
 
 
 def _method(planned: Method, functions: frozenset[str]) -> Any:
@@ -110,7 +112,9 @@ def restore(module: nn.Module) -> None:
     assert cls is not None
     fused = type(module)
     module.__class__ = cls
-    del module.__dict__[STATE]
+    place: Place = module.__dict__.pop(STATE)
+    if place.left is None:
+        place.left = UNDONE
     methods = plan(cls).methods
     back = {vars(fused)[name]: planned.original for name, planned in methods.items()}
     rebind(module, back)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from ropewalk.models.exact import make_exact, restore_tables
+from ropewalk.models.exact import make_exact, restore_tables, standing
 from ropewalk.models.fused import (
     ORIGINAL,
     fuse,
@@ -29,7 +29,8 @@ def patch(model: nn.Module, *, exact: bool = False) -> Report:
     Args:
         model: a loaded model, or any of its modules; on any device, in any dtype.
         exact: also take the tables from exact phases (see :mod:`ropewalk.models.exact`). For models
-            that are trained anew: it changes the angles, by as much as the report says.
+            that are trained anew: it changes the angles, by as much as the report says. False
+            leaves exact tables of an earlier call in place, and the report lists them.
 
     Returns:
         A :class:`Report`: which functions were fused in which modules, and what was left and why.
@@ -52,8 +53,7 @@ def patch(model: nn.Module, *, exact: bool = False) -> Report:
             entries[key].modules.append(name)
             entries[key].places.append(place or Place())
     report.entries = list(entries.values())
-    if exact:
-        report.tables = make_exact(model)
+    report.tables = make_exact(model) if exact else standing(model)
     return report
 
 

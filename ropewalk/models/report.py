@@ -34,9 +34,10 @@ class Entry:
 
 @dataclass
 class Report:
-    """What was patched and what was left; ``print(report)`` shows it.
+    """What is patched and what is left as it is now; ``print(report)`` shows it.
 
-    True if anything is fused, or any table exact.
+    It follows what the first calls find out, and ``unpatch``, after which nothing is fused. True if
+    anything is fused, or any table exact.
     """
 
     model: str

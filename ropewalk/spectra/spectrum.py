@@ -203,10 +203,16 @@ def require_spectrum(spectrum: object) -> None:
         TypeError: with what it is.
     """
     if not isinstance(spectrum, Spectrum):
-        raise TypeError(
-            f"spectrum must be a Spectrum, got {type(spectrum).__name__}; "
-            "spectra.geometric(head_dim) is one"
-        )
+        raise TypeError(f"spectrum must be a Spectrum, got {no_spectrum(spectrum)}")
+
+
+def no_spectrum(given: object) -> str:
+    """What was given in place of a spectrum, and the remedy: often the encoding that has it."""
+    if isinstance(getattr(given, "spectrum", None), Spectrum):
+        remedy = "pass the one it has, as in rope.spectrum"
+    else:
+        remedy = "build one with ropewalk.spectra.geometric(head_dim, base)"
+    return f"{type(given).__name__}; {remedy}"
 
 
 def _frozen(freqs: object) -> Matrix | tuple[Matrix, ...]:
