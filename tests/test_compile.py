@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._dynamo.backends.debugging import aot_eager
 from torch._dynamo.utils import counters
 from torch.export import Dim
 from torch.fx import GraphModule, Node
@@ -424,6 +425,40 @@ def test_one_graph_more_where_the_compiler_finds_out_what_is_dynamic(name):
     for tokens in LENGTHS:
         assert_same_bits_and_gradients(function, compiled, as_trained(arguments(tokens)))
     assert counters["stats"]["unique_graphs"] <= 3
+
+
+SCALED = spectra.yarn(geometric(8), 4.0, 512)
+ROTATIONS: dict[str, Callable[..., Any]] = {
+    "spectrum": lambda q, k, past: rotate_qk(q, k, None, SCALED, offset=past),
+    "spectrum, back": lambda q, k, past: rotate(q, None, SCALED, offset=past, inverse=True),
+    "module": lambda q, k, past, rope=RoPE(SCALED): rope(q, k, offset=past),
+    "float32 module": lambda q, k, past, rope=RoPE(SCALED, phases="float32"): rope(
+        q, k, offset=past
+    ),
+    "tables": lambda q, k, past: SCALED.tables(torch.arange(q.shape[2]) + past),
+    "attend": lambda q, k, past, rope=RoPE(SCALED): attend(q, k, k, rope),
+}
+
+
+@pytest.mark.parametrize("name", ROTATIONS)
+@pytest.mark.parametrize(("dynamic", "calls"), [(True, [1, 2, 2, 2, 2]), (None, [1, 2, 2, 3, 3])])
+def test_a_graph_is_compiled_once(name, dynamic, calls):
+    """A float that Dynamo takes for a number that may change is compiled once for nothing."""
+    function, seen, count = ROTATIONS[name], [], 0
+
+    def backend(graph: GraphModule, example: Any) -> Any:
+        nonlocal count
+        count += 1
+        return aot_eager(graph, example)
+
+    compiled = torch.compile(function, backend=backend, fullgraph=True, dynamic=dynamic)
+    for past, tokens in zip((30, 37, 38, 3, 2), (7, 1, 1, 11, 20), strict=True):
+        given = drawn(2, 4, tokens, 8), drawn(2, 2, tokens, 8, seed=1), past
+        found, expected = compiled(*given), function(*given)
+        pair = (found, expected) if isinstance(found, tuple) else ((found,), (expected,))
+        assert_same_bits(*pair)
+        seen.append(count)
+    assert seen == calls
 
 
 @needs_compiler

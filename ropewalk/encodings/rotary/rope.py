@@ -150,7 +150,7 @@ class RoPE(Rotary):
             held = Steps(steps, spectrum)
             return rotate(x, positions, held, inverse=inverse, offset=offset)
         where = places(x, positions, offset, spectrum)
-        cos, sin = float_tables(where, steps, spectrum.attention_factor, wide_dtype(x.dtype))
+        cos, sin = float_tables(where, steps, float(spectrum.written_factor), wide_dtype(x.dtype))
         return turn(x, cos, sin, spectrum, inverse=inverse)
 
     def _on(self, x: Tensor) -> Tensor:
