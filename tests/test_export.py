@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from numeric_oracles import HALF_STEP, mp_sincos
 from torch import Tensor, nn
 from torch.export import Dim
+from torch.jit.frontend import NotSupportedError
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ropewalk import RoPE, attend, kernels, rotate, rotate_, rotate_by, rotate_qk, spectra
@@ -428,7 +429,7 @@ def test_traced_programs_give_the_same_bits(module, tokens, tmp_path):
 def test_what_torchscript_cannot_read_is_refused(tmp_path):
     """docs/compile-and-export.md says so; should it ever work, the page is to be changed."""
     for module, message in ((RoPE(8), "Unknown type annotation"), (Turned(), "keyword-only")):
-        with pytest.raises((ValueError, torch.jit.frontend.NotSupportedError), match=message):
+        with pytest.raises((ValueError, NotSupportedError), match=message):
             torch.jit.script(module)
     pytest.importorskip("onnx", reason="pip install 'ropewalk[onnx]'")
     with pytest.raises(torch.onnx.errors.UnsupportedOperatorError, match="ropewalk::phase_tables"):
