@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._dynamo.backends.debugging import aot_eager
 from torch._dynamo.utils import counters
 from torch.export import Dim
 from torch.fx import GraphModule, Node
 
-from ropewalk import RoPE, attend, rotate, rotate_, rotate_by, rotate_qk, spectra
+from ropewalk import RoPE, attend, norm_rotate_qk, rotate, rotate_, rotate_by, rotate_qk, spectra
 from ropewalk.encodings.additive import Sinusoidal
 from ropewalk.encodings.bias import ALiBi
 from ropewalk.encodings.rotary import AxialRoPE
@@ -424,6 +425,45 @@ def test_one_graph_more_where_the_compiler_finds_out_what_is_dynamic(name):
     for tokens in LENGTHS:
         assert_same_bits_and_gradients(function, compiled, as_trained(arguments(tokens)))
     assert counters["stats"]["unique_graphs"] <= 3
+
+
+SCALED = spectra.yarn(geometric(8), 4.0, 512)
+SCALED_ROPE, FLOAT_ROPE = RoPE(SCALED), RoPE(SCALED, phases="float32")
+ONES = torch.ones(8)
+ROTATIONS: dict[str, Callable[..., Any]] = {
+    "spectrum": lambda q, k, past: rotate_qk(q, k, None, SCALED, offset=past),
+    "spectrum, back": lambda q, k, past: rotate(q, None, SCALED, offset=past, inverse=True),
+    "module": lambda q, k, past: SCALED_ROPE(q, k, offset=past),
+    "float32 module": lambda q, k, past: FLOAT_ROPE(q, k, offset=past),
+    "tables": lambda q, k, past: SCALED.tables(torch.arange(q.shape[2]) + past),
+    "attend": lambda q, k, past: attend(q, k, k, SCALED_ROPE),
+    "attend, scale": lambda q, k, past: attend(q, k, k, scale=0.3),
+    "norm": lambda q, k, past: norm_rotate_qk(
+        q, k, ONES, ONES, None, SCALED, eps=1e-6, offset=past
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ROTATIONS)
+@pytest.mark.parametrize(("dynamic", "calls"), [(True, [1, 2, 2, 2, 2]), (None, [1, 2, 2, 3, 3])])
+def test_a_graph_is_compiled_once(name, dynamic, calls):
+    """A float that Dynamo takes for a number that may change is compiled once for nothing."""
+    function, seen, count = ROTATIONS[name], [], 0
+
+    def backend(graph: GraphModule, example: Any) -> Any:
+        nonlocal count
+        count += 1
+        return aot_eager(graph, example)
+
+    compiled = torch.compile(function, backend=backend, fullgraph=True, dynamic=dynamic)
+    for past, tokens in zip((30, 37, 38, 3, 2), (7, 1, 1, 11, 20), strict=True):
+        given = drawn(2, 4, tokens, 8), drawn(2, 2, tokens, 8, seed=1), past
+        found, expected = compiled(*given), function(*given)
+        pair = (found, expected) if isinstance(found, tuple) else ((found,), (expected,))
+        for a, b in zip(*pair, strict=True):
+            torch.testing.assert_close(a, b)  # bits are the matter of other tests
+        seen.append(count)
+    assert seen == calls
 
 
 @needs_compiler

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from numeric_oracles import HALF_STEP, mp_sincos
 from torch import Tensor, nn
 from torch.export import Dim
+from torch.jit.frontend import NotSupportedError
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ropewalk import RoPE, attend, kernels, rotate, rotate_, rotate_by, rotate_qk, spectra
@@ -394,6 +395,45 @@ def test_without_onnxscript_the_message_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'ropewalk\[onnx\]'"):
         onnx.translations()
+
+
+# TorchScript, and the exporter that is built on it
+
+
+class Turned(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return rotate(x, None, geometric(8), offset=7)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("tokens", [1, 5])
+@pytest.mark.parametrize("module", [Turned(), RoPE(8), RoPE(8, phases="float32")])
+def test_traced_programs_give_the_same_bits(module, tokens, tmp_path):
+    def given(tokens: int) -> tuple[Tensor, ...]:
+        x = drawn(2, 4, tokens, 8)
+        return (x,) if isinstance(module, Turned) else (x, drawn(2, 2, tokens, 8, seed=1))
+
+    traced: Any = torch.jit.trace(module, given(tokens))
+    torch.jit.save(traced, tmp_path / "traced.pt")
+    loaded = torch.jit.load(tmp_path / "traced.pt")
+    for other in (1, 5, 9):
+        for program in (traced, loaded):
+            found, expected = program(*given(other)), module(*given(other))
+            if isinstance(expected, Tensor):
+                found, expected = (found,), (expected,)
+            assert all(map(torch.equal, found, expected))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+def test_what_torchscript_cannot_read_is_refused(tmp_path):
+    """docs/compile-and-export.md says so; should it ever work, the page is to be changed."""
+    for module, message in ((RoPE(8), "Unknown type annotation"), (Turned(), "keyword-only")):
+        with pytest.raises((ValueError, NotSupportedError), match=message):
+            torch.jit.script(module)
+    pytest.importorskip("onnx", reason="pip install 'ropewalk[onnx]'")
+    with pytest.raises(torch.onnx.errors.UnsupportedOperatorError, match="ropewalk::phase_tables"):
+        torch.onnx.export(Turned(), (drawn(2, 4, 5, 8),), tmp_path / "old.onnx", dynamo=False)
 
 
 def test_what_the_docs_say_can_be_typed_in():

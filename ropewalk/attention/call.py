@@ -12,9 +12,6 @@ from ropewalk.attention import arguments
 from ropewalk.attention.masks import Mask
 from ropewalk.core import Bias, Contextual, Encoding, Rotary
 
-SMALL = 2.0**-12
-"""A scale below it would make channels of a bias (they are divided by it) pass float16."""
-
 
 @dataclass(frozen=True)
 class Call:
@@ -56,10 +53,11 @@ class Call:
     def upright(self) -> Call:
         """With a scale that kernels take: they hide a key by −inf, which a scale ≤ 0 turns over.
 
-        The sign of a scale, and the power of two of a tiny one, go to q, which is exact.
+        The sign of a scale, and the power of two of a tiny one, go to q, which is exact. Channels
+        of a bias are divided by the scale: one below 2⁻¹² would make them pass float16.
         """
         scale = self.scale
-        if scale is None or scale > SMALL or isinstance(self.encoding, Contextual):
+        if scale is None or scale > 2.0**-12 or isinstance(self.encoding, Contextual):
             return self
         mantissa, exponent = math.frexp(float(scale))  # a traced scale is a constant from here
         if not mantissa:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from numbers import Real
 
 import torch
@@ -15,7 +14,10 @@ def require_eps(eps: object) -> None:
     """Refuse what cannot be added to a mean square."""
     if isinstance(eps, bool) or not isinstance(eps, Real):
         raise TypeError(f"eps={eps!r} must be a number, such as 1e-6")
-    if not 0.0 <= eps <= sys.float_info.max:  # pyright: ignore[reportOperatorIssue]
+    largest = (
+        1.7976931348623157e308  # of sys.float_info a compiler would make a number that changes
+    )
+    if not 0.0 <= eps <= largest:  # pyright: ignore[reportOperatorIssue]
         raise ValueError(f"eps={eps!r} must be finite and at least 0, such as 1e-6")
 
 

@@ -173,7 +173,7 @@ def tables(
         raise TypeError(f"dtype={dtype!r} must be a floating torch.dtype, such as torch.float32")
     require_bool(inverse)
     positions = integer_positions(positions, steps.spectrum.axes)
-    factor = steps.spectrum.attention_factor
+    factor = float(steps.spectrum.written_factor)
     wide = dtype if dtype in (torch.float32, torch.float64) else torch.float32
     cosine, sine = phase_tables(positions, steps.tensor, 1 / factor if inverse else factor, wide)
     return cosine.to(dtype), (-sine if inverse else sine).to(dtype)

@@ -58,8 +58,12 @@ class Spectrum:
     """The int64 steps ``[heads][axes][pairs]`` in 2⁻⁶⁴ turns per position."""
     written_steps: str = field(init=False, repr=False, compare=False)
     """The steps in the nesting of ``freqs``, as JSON: how compiled graphs hold them."""
+    written_factor: str = field(init=False, repr=False, compare=False)
+    """attention_factor as text, which compiled graphs hold as a constant. An object's float may
+    become a number that changes, and the graph is then traced and compiled twice."""
     turns: tuple[Turn, Turn] = field(init=False, repr=False, compare=False)
     """The turn of the lanes, and the one that undoes it."""
+    _shared: bool = field(init=False, repr=False, compare=False)
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -67,6 +71,7 @@ class Spectrum:
         shared = not isinstance(freqs[0][0], tuple)
         object.__setattr__(self, "freqs", freqs)
         object.__setattr__(self, "matrices", (freqs,) if shared else freqs)
+        object.__setattr__(self, "_shared", shared)
         check_option("layout", self.layout, LAYOUTS)
         check_option("pairing", self.pairing, PAIRINGS)
         check_int("head_dim", self.head_dim)
@@ -87,6 +92,7 @@ class Spectrum:
         object.__setattr__(self, "steps", steps)
         object.__setattr__(self, "written_steps", json.dumps(steps[0] if shared else steps))
         factor = self.attention_factor
+        object.__setattr__(self, "written_factor", repr(factor))
         undo = Turn(1 / factor, number(self.lanes, negative=True))
         object.__setattr__(self, "turns", (Turn(factor, number(self.lanes)), undo))
         given = tuple(getattr(self, f.name) for f in dataclasses.fields(self) if f.compare)
@@ -115,7 +121,7 @@ class Spectrum:
     @property
     def heads(self) -> int | None:
         """Number of KV heads that have their own frequencies; None if all share one set."""
-        return len(self.freqs) if isinstance(self.freqs[0][0], tuple) else None
+        return None if self._shared else len(self.matrices)
 
     @property
     def axes(self) -> int:

@@ -53,7 +53,10 @@ class RoPE(Rotary):
         length: pins frequencies that depend on the length of the sequence (dynamic NTK, LongRoPE);
             those of short sequences if None. Nothing is read off x.
         phases: ``"integer"`` is exact at any position. ``"float32"`` multiplies positions and
-            frequencies in float32, as most trained models did, bit for bit.
+            frequencies in float32, as most trained models did, bit for bit. That lives in this
+            module and not in ``spectrum``: ``rotate(…, rope.spectrum)`` has exact phases. For a
+            model trained on float32 phases use :meth:`encode_q` and :meth:`encode_k`, or
+            ``rotate_by`` with ``kernels.phases.float_tables`` of ``steps``.
 
     Raises:
         TypeError, ValueError: a value is out of range; the message names it and the remedy.
@@ -150,7 +153,7 @@ class RoPE(Rotary):
             held = Steps(steps, spectrum)
             return rotate(x, positions, held, inverse=inverse, offset=offset)
         where = places(x, positions, offset, spectrum)
-        cos, sin = float_tables(where, steps, spectrum.attention_factor, wide_dtype(x.dtype))
+        cos, sin = float_tables(where, steps, float(spectrum.written_factor), wide_dtype(x.dtype))
         return turn(x, cos, sin, spectrum, inverse=inverse)
 
     def _on(self, x: Tensor) -> Tensor:
