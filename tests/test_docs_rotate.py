@@ -41,12 +41,13 @@ def test_the_table_tells_the_signatures(name, given, out):
     assert positional == given.split(", ")
 
 
-def test_q_and_k_of_different_tokens_both_begin_at_the_offset():
-    spectrum = ropewalk.spectra.geometric(8)
+@pytest.mark.parametrize("phases", ["integer", "float32"])
+def test_q_and_k_of_different_tokens_are_refused(phases):
+    rope = ropewalk.RoPE(8, phases=phases)
     q, k = torch.randn(1, 4, 1, 8), torch.randn(1, 2, 5, 8)
-    turned = ropewalk.rotate_qk(q, k, None, spectrum, offset=3)
-    assert torch.equal(turned[0], ropewalk.rotate(q, None, spectrum, offset=3))
-    assert torch.equal(turned[1], ropewalk.rotate(k, None, spectrum, offset=3))
+    for turn in (rope, lambda q, k, **at: ropewalk.rotate_qk(q, k, None, rope.spectrum, **at)):
+        with pytest.raises(ValueError, match=r"1 tokens, and k"):
+            turn(q, k, offset=3)
 
 
 @pytest.mark.parametrize("name", ["rotate_", "rotate_by_"])

@@ -28,6 +28,7 @@ from ropewalk.encodings.literal import angles, lane_pairs, turned
 from ropewalk.encodings.tables import places, turn
 from ropewalk.encodings.usual import Scaling, refuse_both, theta, usual
 from ropewalk.kernels import Steps, rotate, rotate_qk
+from ropewalk.kernels.arguments import require_as_many_tokens
 from ropewalk.kernels.phases import float_tables
 from ropewalk.spectra import Layout, Spectrum
 from ropewalk.spectra.arguments import check_int, check_option
@@ -195,10 +196,10 @@ class RoPE(Rotary):
         """q and k rotated at the same positions."""
         if self.phases == "integer":
             return rotate_qk(q, k, positions, Steps(self._on(q), self.spectrum), offset=offset)
-        return (
-            self.encode_q(q, positions, offset=offset),
-            self.encode_k(k, positions, offset=offset),
-        )
+        turned_q = self.encode_q(q, positions, offset=offset)
+        turned_k = self.encode_k(k, positions, offset=offset)
+        require_as_many_tokens(q, k)
+        return turned_q, turned_k
 
     def matrix(self, position: int | Sequence[int], head: int = 0) -> Tensor:
         """The rotation at ``position`` as a float64 matrix ``[head_dim, head_dim]``."""
