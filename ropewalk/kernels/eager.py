@@ -183,10 +183,7 @@ def _given(x: Tensor, cosine: Tensor, sine: Tensor, lanes: int) -> tuple[Tensor,
     tables = cosine.to(wide), sine.to(wide)
     if len(shape) == x.dim():
         return _twice(*tables, lanes)
-    try:
-        return _twice(*_over(tables, x, False), lanes)
-    except ValueError as error:
-        raise RuntimeError(str(error)) from None  # as all kernels refuse
+    return _twice(*_over(tables, x, False), lanes)
 
 
 def _twice(cosine: Tensor, sine: Tensor, lanes: int) -> tuple[Tensor, Tensor]:
@@ -197,9 +194,12 @@ def _twice(cosine: Tensor, sine: Tensor, lanes: int) -> tuple[Tensor, Tensor]:
 
 def _over(tables: tuple[Tensor, Tensor], x: Tensor, per_head: bool) -> tuple[Tensor, Tensor]:
     cosine, sine = tables
-    if cosine.dim() > 2:
+    if cosine.dim() <= 2:
+        return tables
+    try:
         return broadcast_tables(cosine, x, per_head), broadcast_tables(sine, x, per_head)
-    return tables
+    except ValueError as error:
+        raise RuntimeError(str(error)) from None  # as all kernels refuse
 
 
 # --- turning ------------------------------------------------------------------------------------
