@@ -14,9 +14,8 @@ def require_eps(eps: object) -> None:
     """Refuse what cannot be added to a mean square."""
     if isinstance(eps, bool) or not isinstance(eps, Real):
         raise TypeError(f"eps={eps!r} must be a number, such as 1e-6")
-    largest = (
-        1.7976931348623157e308  # of sys.float_info a compiler would make a number that changes
-    )
+    # The largest float64: that of sys.float_info compilers would make a number that changes.
+    largest = 1.7976931348623157e308
     if not 0.0 <= eps <= largest:  # pyright: ignore[reportOperatorIssue]
         raise ValueError(f"eps={eps!r} must be finite and at least 0, such as 1e-6")
 
