@@ -18,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = (
     "test_kernel.py",
+    "test_kernel_places.py",
     "test_rotate.py",
     "test_phases.py",
     "test_processes.py",

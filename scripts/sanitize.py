@@ -20,7 +20,8 @@ from ropewalk.kernels.build import build, compiler
 from ropewalk.kernels.library import built, is_whole
 
 ROOT = Path(__file__).resolve().parent.parent
-TESTS = tuple(f"tests/test_{name}.py" for name in ("kernel", "rotate", "phases", "pages", "normed"))
+NAMES = ("kernel", "kernel_places", "rotate", "phases", "pages", "normed")
+TESTS = tuple(f"tests/test_{name}.py" for name in NAMES)
 FLAGS = {
     "address": ("-fsanitize=address",),
     "undefined": ("-fsanitize=undefined,float-cast-overflow", "-fno-sanitize-recover=all"),
