@@ -147,9 +147,8 @@ def one(
         how = rotation(x, positions, offset, spectrum, inverse)
         if how is None:
             return None
-        where, start, steps, scale, lanes = how
         result = fresh(ops, x) if out is None else out
-        ops.rotate(x, result, where, start, steps, scale, lanes)
+        ops.rotate(x, result, *how)
     except RuntimeError:
         return None
     return result if out is None else written(out)
@@ -162,6 +161,7 @@ def two(
     spectrum: object,
     inverse: bool,
     offset: object,
+    in_place: bool,
 ) -> tuple[Tensor, Tensor] | None:
     """:func:`one` for q and k in one pass: sin and cos are computed once for both."""
     ops = _ops(q, k)
@@ -171,36 +171,15 @@ def two(
         how = rotation(q, positions, offset, spectrum, inverse)
         if how is None:
             return None
-        where, start, steps, scale, lanes = how
-        q_out, k_out = fresh(ops, q), fresh(ops, k)
-        ops.rotate_qk(q, k, q_out, k_out, where, start, steps, scale, lanes)
+        if in_place:
+            ops.rotate_qk_(q, k, *how)
+            written(q, k)
+            return q, k
+        result = fresh(ops, q), fresh(ops, k)
+        ops.rotate_qk(q, k, *result, *how)
     except RuntimeError:
         return None
-    return q_out, k_out
-
-
-def two_(
-    q: Tensor,
-    k: Tensor,
-    positions: Tensor | None,
-    spectrum: object,
-    inverse: bool,
-    offset: object,
-) -> tuple[Tensor, Tensor] | None:
-    """:func:`two` in place."""
-    ops = _ops(q, k)
-    if ops is None:
-        return None
-    try:
-        how = rotation(q, positions, offset, spectrum, inverse)
-        if how is None:
-            return None
-        where, start, steps, scale, lanes = how
-        ops.rotate_qk_(q, k, where, start, steps, scale, lanes)
-    except RuntimeError:
-        return None
-    written(q, k)
-    return q, k
+    return result
 
 
 def one_by(x: Tensor, cos: Tensor, sin: Tensor, lanes: int, out: Tensor | None) -> Tensor | None:

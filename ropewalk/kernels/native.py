@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -30,10 +31,10 @@ class Operators:
     module :mod:`ropewalk.kernels.eager` is one.
     """
 
-    def __init__(self, namespace: Any, direct: Mapping[str, Callable[..., None]] | None = None):
+    def __init__(self, namespace: Any) -> None:
         for name in Operators.__annotations__:
             overload = getattr(namespace, name).default
-            setattr(self, name, (direct or {}).get(name) or getattr(overload, "_op", overload))
+            setattr(self, name, getattr(overload, "_op", overload))
 
     rotate: Callable[..., None]
     """(x, out, positions or None, offset, steps, scale, lanes): x turned into out."""
@@ -140,5 +141,5 @@ def operators_of(
         getattr(namespace, op).default._op if hasattr(namespace, op) else None
         for op in ("rotate_into_pages", "norm_rotate")
     )
-    straight = None if functions is None else Operators(namespace, functions)
+    straight = None if functions is None else SimpleNamespace(**functions)
     return Kernel(Operators(namespace), name, True, straight, into_pages, normed)

@@ -192,7 +192,7 @@ def rotate_qk(
     Raises:
         ValueError: q and k differ in tokens.
     """
-    together = fused.two(q, k, positions, spectrum, inverse, offset)
+    together = fused.two(q, k, positions, spectrum, inverse, offset, False)
     if together is not None:
         return together
     steps = fitting(q, k, spectrum)
@@ -212,7 +212,7 @@ def rotate_qk_(
     offset: int | Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """:func:`rotate_qk` in place."""
-    together = fused.two_(q, k, positions, spectrum, inverse, offset)
+    together = fused.two(q, k, positions, spectrum, inverse, offset, True)
     if together is not None:
         return together
     steps = fitting(q, k, spectrum)

@@ -196,10 +196,18 @@ class RoPE(Rotary):
         """q and k rotated at the same positions."""
         if self.phases == "integer":
             return rotate_qk(q, k, positions, Steps(self._on(q), self.spectrum), offset=offset)
-        turned_q = self.encode_q(q, positions, offset=offset)
-        turned_k = self.encode_k(k, positions, offset=offset)
+        return self._each(q, k, positions, offset)
+
+    def _each(
+        self, q: Tensor, k: Tensor, positions: Tensor | None, offset: int | Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """q and k encoded one by one, at the same positions."""
+        encoded = (
+            self.encode_q(q, positions, offset=offset),
+            self.encode_k(k, positions, offset=offset),
+        )
         require_as_many_tokens(q, k)
-        return turned_q, turned_k
+        return encoded
 
     def matrix(self, position: int | Sequence[int], head: int = 0) -> Tensor:
         """The rotation at ``position`` as a float64 matrix ``[head_dim, head_dim]``."""

@@ -28,7 +28,6 @@ from torch import Tensor
 from ropewalk.catalog import Spec, register
 from ropewalk.encodings.literal import turned
 from ropewalk.encodings.rotary.rope import ROTATION_CLAIMS, ROTATION_REASONS, RoPE
-from ropewalk.kernels.arguments import require_as_many_tokens
 from ropewalk.kernels.lanes import join
 from ropewalk.kernels.rotate import spectrum_lanes
 from ropewalk.spectra import Layout, geometric
@@ -85,10 +84,7 @@ class ImaginaryRoPE(RoPE):
         offset: int | Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Imaginary queries, and keys, at the same positions."""
-        turned_q = self.encode_q(q, positions, offset=offset)
-        turned_k = self.encode_k(k, positions, offset=offset)
-        require_as_many_tokens(q, k)
-        return turned_q, turned_k
+        return self._each(q, k, positions, offset)
 
     def reference(
         self, x: Sequence[float], position: int | Sequence[int], head: int = 0

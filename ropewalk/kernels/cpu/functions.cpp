@@ -405,7 +405,7 @@ void copy_into_pages(const View& x, const View& out, const std::vector<int64_t>&
                static_cast<char*>(const_cast<void*>(out.data)),
                x.stride(1), x.stride(2), x.stride(0), out.stride(1), out.stride(0),
                x.size(2), x.size(0), bytes_of(element_of(x.type))};
-  const int64_t grain = (1 << 15) / std::max<int64_t>(1, c.heads * c.head_dim) + 1;
+  const int64_t grain = kGrain / std::max<int64_t>(1, c.heads * c.head_dim) + 1;
   torch::stable::parallel_for(0, x.size(1), grain, [&](int64_t begin, int64_t end) {
     copy_tokens(c, places.data(), begin, end);
   });
